@@ -8,6 +8,7 @@ by several), so that no rank ever holds all of them; and the way back. Names are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from trilobite.cluster.gradients import DataParallel
 from trilobite.cluster.pipelines import Pipeline
 from trilobite.cluster.sequence import share_parameters
 from trilobite.cluster.server import ParameterServer
-from trilobite.cluster.sharding.tensors import Parts, gathered, own_part, parts_of, put
+from trilobite.cluster.sharding.tensors import gathered, own_part, parts_of, put
 from trilobite.cluster.splits import Split, Steps, steps_of
 from trilobite.cluster.talk import told
 from trilobite.cluster.zero import Zero
@@ -71,7 +72,10 @@ class Place(NamedTuple):
         if found is None:
             self.tensor._store(wrap(part)._read())
         else:
-            put(self.tensor._cell, Parts(found.mesh, found.type, found.placement, np.ascontiguousarray(part)))
+            put(
+                self.tensor._cell,
+                replace(found, local=np.ascontiguousarray(part) if found.here else found.local),
+            )
 
 
 class Held(NamedTuple):

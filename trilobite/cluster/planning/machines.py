@@ -42,6 +42,7 @@ class Machine:
     bandwidth: float = 4e9
     node_latency: float = 5e-5
     node_bandwidth: float = 1e9
+    turn: float = 1e-4  # seconds in which Python begins a segment of a pipeline
     exposed: float = 0.3  # of sums of gradients, what is waited for while the rest is computed
 
     def __post_init__(self) -> None:

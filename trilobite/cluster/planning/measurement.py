@@ -14,6 +14,7 @@ import numpy as np
 from trilobite.cluster.collectives import all_reduce, barrier
 from trilobite.cluster.planning.prediction import nbytes
 from trilobite.cluster.planning.search import Plan, Task
+from trilobite.cluster.planning.staged import Staged
 from trilobite.cluster.sharding.function import Sharded
 from trilobite.compiler.targets.registry import executable, target_now
 
@@ -41,6 +42,8 @@ def memory(step: Sharded, task: Task) -> float:
     entered, and what it needs in between. Gradients are there twice, of this step and of the last.
     """
     plan = step.plan(*task.args)
+    if isinstance(step, Staged):
+        return step.stage_memory(plan)  # type: ignore[arg-type]
     report = executable(plan.made.graph, target_now(step._target), plan.usage).memory()
     in_place = {out for out, _ in plan.usage.donated}
     outs = [nbytes(v.type) * (1 + (i in plan.usage.replaced))

@@ -60,6 +60,7 @@ class Plan:
     stages: int = 1
     micro: int = 1
     alike: bool = False  # are parameters of like layers, named by one pattern, split alike?
+    homes: tuple[int, ...] = ()  # of several stages, that of each parameter, in the model's order
     seconds: float = field(default=0.0, compare=False)
     memory: float = field(default=0.0, compare=False)
     parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)  # where the seconds go
@@ -74,7 +75,11 @@ class Plan:
         named = [f"  {pattern}: " + ", ".join(f"dimension {d} along {s}" for s, d in sides)
                  for pattern, sides in self.splits]  # fmt: skip
         zero = {0: "", 1: ", ZeRO 1", 3: ", ZeRO 3"}[self.zero]
-        stages = f", {self.stages} pipeline stages of {self.micro} micro-batches" if self.stages > 1 else ""
+        each = "/".join(str(self.homes.count(s)) for s in range(self.stages))
+        held = f" ({each} parameters)" if self.homes else ""
+        stages = (
+            f", {self.stages} pipeline stages{held}, {self.micro} micro-batches" if self.stages > 1 else ""
+        )
         head = f"data {self.mesh[0]} × model {self.mesh[1]}{zero}{stages}: {time_text(self.seconds)} a step, "
         where = ", ".join(f"{name} {time_text(s)}" for name, s in self.parts)
         lines = [f"{head}{size_text(self.memory)} a rank ({where})", *named]
@@ -85,15 +90,13 @@ class Plan:
         return "\n".join(lines if self.fits else [*lines, "  does not fit into the memory that there is"])
 
     def apply(self, task: Task) -> Sharded:
-        """Split the task's tensors on this run's ranks, and its step. Stages of a pipeline are written by
-        hand: tb.cluster.Pipeline.
+        """Split the task's tensors on this run's ranks, and its step. The step of several stages is a
+        pipeline: parameters and their state are on one stage each, and micro-batches pass through them.
         """
         if self.stages > 1:
-            raise ArgumentError(
-                f"a plan of {self.stages} pipeline stages is not applied by itself",
-                where=user_location(),
-                remedy="cut the model into stages for tb.cluster.Pipeline, or search with stages=1",
-            )
+            from trilobite.cluster.planning.pipelined import applied
+
+            return applied(self, task)
         mesh: Mesh = mesh_of(self.mesh, NAMES)
         for t, sides in tensors_of(task, self):
             shard(t, mesh, None, **dict(sides))
@@ -204,10 +207,11 @@ class Judge:
 
 def plans(
     build: Callable[[int], Task] | Task, ranks: int, machine: Machine | None = None, *,
-    layers: int | None = None, stages: Sequence[int] = (1,), micro: int = 8, most_model: int = 64,
+    layers: int | None = None, stages: Sequence[int] | None = None, micro: int = 8, most_model: int = 64,
 ) -> list[Plan]:  # fmt: skip
     """Ways to train on so many ranks, the quickest that fits into memory first, then those that do not fit.
-    `build` is a task, or makes one of a number of layers, if `layers` says how many there are.
+    `build` is a task, or makes one of a number of layers, if `layers` says how many there are. `stages` are
+    the numbers of pipeline stages that are tried: those that divide the ranks, up to 8; for `layers`, one.
     """
     at = machine or Machine()
     if isinstance(build, Task):
@@ -218,17 +222,45 @@ def plans(
                 f"a task of {layers} layers", where=user_location(), expected="layers=, at least 1"
             )
         judges, depth = [Judge(build(n), at) for n in (1, 2)], layers
-    found: dict[Plan, Plan] = {}
+    found = list(_flat(judges, depth, ranks, stages or (1,), micro, most_model))
+    if depth is None:
+        tried = stages or _divisors(ranks, 8)
+        found += _pipelines(judges[0], ranks, found, tried, micro, most_model)
+        found = [p for p in found if p.stages in tried]
+    return sorted(dict.fromkeys(found), key=lambda p: (not p.fits, p.seconds))
+
+
+def _flat(
+    judges: Sequence[Judge], depth: int | None, ranks: int, stages: Sequence[int], micro: int, most_model: int
+) -> Iterator[Plan]:
+    """Plans of one stage; for a number of layers also of several, which are counted."""
     sides = _divisors(ranks, most_model)
     chosen = _chosen(judges[0], ranks, sides, alike=depth is not None)
     for model in sides:
         for plan in _candidates(judges[0], (ranks // model, model), chosen, alike=depth is not None):
             for zero in (0, 1, 3) if ranks > model else (0,):
-                for n in stages:
-                    made = _judged(judges, depth, plan, zero, n, micro, at)
+                for n in stages if depth is not None else (1,):
+                    made = _judged(judges, depth, plan, zero, n, micro, judges[0].machine)
                     if made is not None:
-                        found[made] = made
-    return sorted(found.values(), key=lambda p: (not p.fits, p.seconds))
+                        yield made
+
+
+def _pipelines(
+    judge: Judge, ranks: int, flat: Sequence[Plan], stages: Sequence[int], micro: int, most_model: int
+) -> Iterator[Plan]:
+    """Plans of several stages, each with its best cut; within a stage, what was best without them."""
+    from trilobite.cluster.planning.pipelined import Cuts, best_cut
+
+    cuts = Cuts(judge, SMALL)
+    for n in stages:
+        if n < 2 or ranks % n or n > len(cuts.weights):
+            continue
+        for model in _divisors(ranks // n, most_model):
+            like = [p for p in flat if p.mesh[1] == model and not p.zero]
+            splits = min(like, key=lambda p: p.seconds).splits
+            data = ranks // n // model
+            for zero in (0, 1, 3) if data > 1 else (0,):
+                yield from best_cut(judge, cuts, Plan((data, model), splits, zero, n), micro)
 
 
 def _candidates(
@@ -310,15 +342,13 @@ def _judged(
     state = cost.state / stages * (stages if zero else 1)
     kept = (cost.peak - cost.state) * (min(stages, micro) / micro if stages > 1 else 1.0)
     parts = (("computing", work), ("along data", outer), ("along model", inner))
-    return Plan(
-        (data // stages, model),
-        plan.splits,
-        zero,
-        stages,
-        micro if stages > 1 else 1,
-        plan.alike,
-        work + inner + outer,
-        state + kept,
-        parts,
-        SPARE * (state + kept) <= machine.memory,
+    return replace(
+        used,
+        mesh=(data // stages, model),
+        stages=stages,
+        micro=micro if stages > 1 else 1,
+        seconds=work + inner + outer,
+        memory=state + kept,
+        parts=parts,
+        fits=SPARE * (state + kept) <= machine.memory,
     )

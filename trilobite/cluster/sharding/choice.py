@@ -144,7 +144,11 @@ class Chooser:
         return Option(tuple(ins), tuple(made), factor, unit)
 
     def _allowed(self, rule: Rule, factor: int, chosen: Chosen, a: int) -> bool:
-        """Lowerings of their own take one side, and one factor of an equation."""
+        """Lowerings of their own take one side, and one factor of an equation. They know where a rank stands,
+        so they cannot serve parts that come in turns.
+        """
+        if factor in rule.lowerings and a in self.converter.turns:
+            return False
         special = set(rule.lowerings) & set(chosen.sides)
         if factor in rule.lowerings and special:
             return False

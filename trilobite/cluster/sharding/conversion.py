@@ -26,7 +26,21 @@ from trilobite.cluster.sharding.placements import (
     own_range,
     ranges,
 )
+from trilobite.ir.graph import Equation
 from trilobite.ir.types import TensorType, size_of
+
+TURNS = (-1,)  # among groups: micro-batches, which come one after another on the same rank (`micro.py`)
+
+
+def marks(e: Equation) -> bool:
+    """Do micro-batches meet here, or part?"""
+    return TURNS in members(e) or "micros" in e.attributes or "first" in e.attributes
+
+
+def members(e: Equation) -> tuple[tuple[int, ...], ...]:
+    """The groups of a collective; none of other equations (those of a convolution are a number)."""
+    found: Any = e.attributes.get("groups", ())
+    return found if isinstance(found, tuple) else ()
 
 
 class Link(NamedTuple):
@@ -93,6 +107,8 @@ def groups_along(mesh: tuple[int, ...], sides: tuple[int, ...]) -> tuple[tuple[i
 
 class Converter:
     """All conversions of one rank of a mesh. `groups` may be left out where nothing will run."""
+
+    turns: frozenset[int] = frozenset()  # sides along which parts come one after another: `micro.py`
 
     def __init__(self, mesh: tuple[int, ...], at: Coordinates, costs: Costs, on_paper: bool = False) -> None:
         self.mesh, self.at, self.costs = mesh, at, costs

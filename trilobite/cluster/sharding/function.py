@@ -39,7 +39,7 @@ from trilobite.framework.signature import Call, hold
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.cells import Cell
-from trilobite.ir.types import type_of
+from trilobite.ir.types import TensorType, type_of
 
 Sides = Mapping[str, int | None]
 ROUNDS = 4  # in which state that follows its own updates settles
@@ -214,33 +214,41 @@ class Sharded(Jitted):
         return np.ascontiguousarray(value[tuple(slice(r.begin, r.end) for r in at)]).copy()
 
     def _deliver(self, e: Entry, call: Call, plan: Plan, outs: Sequence[Any]) -> Any:
-        rows = iter(zip(outs, plan.made.outs, e.recording.graph.output_types, strict=True))
-        leaves = [self._result(rows) if s is None else s.value for s in e.out_static]
+        rows = self._placed(plan, outs, e.recording.graph.output_types)
+        leaves = [_result(next(rows)) if s is None else s.value for s in e.out_static]
         for i in e.arg_writes:
-            new = self._result(rows)
-            if parts_of(new._cell) is None:
-                call.tensors[i]._store(new._read())
-            else:
-                put(call.tensors[i]._cell, parts_of(new._cell))  # type: ignore[arg-type]
+            _keep(call.tensors[i], next(rows))
         for where, there in e.grads:
             leaf = call.tensors[where]._cell.leaf if isinstance(where, int) else where
-            _hand_over(leaf, self._result(rows) if there else None, isinstance(where, int))
+            _hand_over(leaf, _result(next(rows)) if there else None, isinstance(where, int))
         present = e.present()
         for cell in e.recording.writes:
-            local, p, kind = next(rows)
-            if p.is_whole:
-                cells.replace(present.get(cell, cell), local)
+            found = next(rows)
+            if isinstance(found, Parts):
+                put(present.get(cell, cell), found)
             else:
-                put(present.get(cell, cell), Parts(self._mesh, kind, p, local))
+                cells.replace(present.get(cell, cell), found)
         return e.out_tree.unflatten(leaves)
 
-    def _result(self, rows: Iterator[Any]) -> Tensor:
-        local, p, kind = next(rows)
-        if p.is_whole:
-            return wrap(local)
-        out = wrap(stand_in(kind))
-        put(out._cell, Parts(self._mesh, kind, p, local))
-        return out
+    def _placed(self, plan: Plan, outs: Sequence[Any], types: Sequence[TensorType]) -> Iterator[Any]:
+        """Results: arrays that all ranks have whole, and parts."""
+        for local, p, kind in zip(outs, plan.made.outs, types, strict=True):
+            yield local if p.is_whole else Parts(self._mesh, kind, p, local)
+
+
+def _result(found: Any) -> Tensor:
+    if not isinstance(found, Parts):
+        return wrap(found)
+    out = wrap(stand_in(found.type))
+    put(out._cell, found)
+    return out
+
+
+def _keep(t: Tensor, found: Any) -> None:
+    if isinstance(found, Parts):
+        put(t._cell, found)
+    else:
+        t._store(found)
 
 
 def settled(e: Entry, place: Place, ins: Sequence[Placement], free: Mapping[int, int]) -> Partition:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trilobite.cluster.sharding.conversion import marks
 from trilobite.cluster.sharding.partition import Partition, Walk, partition
 from trilobite.cluster.sharding.placements import Placement, canonical, fits
 from trilobite.ir.graph import Equation, Graph, Var
@@ -55,7 +56,7 @@ def _call(walk: Walk, e: Equation) -> None:
     inner = partition(body, walk.place, ins, [None] * len(body.outputs), partial=True)
     inputs = tuple(_get(walk, e, v, p) for v, p in zip(e.inputs, ins, strict=True))
     walk.add_inner(inner)
-    if any(q.primitive.effect for q in inner.graph.equations):
+    if any(q.primitive.effect or marks(q) for q in inner.graph.equations):
         made = _spliced(walk, e, inner, inputs)
     else:
         made = tuple(Var(v.type) for v in inner.graph.outputs)

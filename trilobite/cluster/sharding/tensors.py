@@ -44,12 +44,25 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Parts:
-    """This rank's part of a split tensor, and how it lies."""
+    """This rank's part of a split tensor, and how it lies. With a `home`, only the ranks at that place of a
+    side have it: the parameters of a pipeline's stage.
+    """
 
     mesh: Mesh
     type: TensorType  # of the whole
     placement: Placement
     local: Array
+    home: tuple[str, int] | None = None
+
+    @property
+    def here(self) -> bool:
+        """Has this rank a part of it?"""
+        return self.home is None or self.mesh.place[self.home[0]] == self.home[1]
+
+    @property
+    def text(self) -> str:
+        lies = self.placement.text(self.mesh.names)
+        return lies if self.home is None else f"{self.home[0]} {self.home[1]}, {lies}"
 
 
 _pins: WeakKeyDictionary[Cell, tuple[Mesh, Placement]] = WeakKeyDictionary()
@@ -90,7 +103,7 @@ def put(cell: Cell, parts: Parts) -> None:
 
     def bring() -> Array:
         raise ClusterError(
-            f"a tensor {parts.type} that is split over ranks ({parts.placement.text(parts.mesh.names)}) was "
+            f"a tensor {parts.type} that is split over ranks ({parts.text}) was "
             "read as a whole on one of them",
             where=user_location(),
             expected="operations inside a function made by tb.cluster.sharded",
@@ -150,7 +163,9 @@ def shard(
 
 
 def own_part(parts: Parts, whole: Array) -> Array:
-    """This rank's part of an array that lies as `parts` does."""
+    """This rank's part of an array that lies as `parts` does; without memory if it has none."""
+    if not parts.here:
+        return stand_in(local_type(parts.type, parts.placement, parts.mesh.shape, coordinates(parts.mesh)))
     at = ranges(parts.type.shape, parts.placement, parts.mesh.shape, coordinates(parts.mesh))  # type: ignore[arg-type]
     return np.ascontiguousarray(whole[tuple(slice(r.begin, r.end) for r in at)]).copy()
 
@@ -205,6 +220,13 @@ def is_split(x: Tensor) -> bool:
 def local(x: Tensor) -> Tensor:
     """This rank's part (a copy); all of a tensor that is not split."""
     found = parts_of(x._cell)
+    if found is not None and not found.here:
+        raise ClusterError(
+            f"the part of a tensor {found.type} ({found.text}) on a rank that has none",
+            where=user_location(),
+            expected="a rank of that stage",
+            remedy="tb.cluster.whole(x) on all ranks gathers it",
+        )
     return x.detach().clone() if found is None else wrap(found.local.copy())
 
 
@@ -219,8 +241,11 @@ def gathered(parts: Parts) -> Array:
         out = Var(result_types(table[s.primitive], [now.type], s.attributes)[0])
         equations.append(Equation(table[s.primitive], (now,), s.attributes, (out,), user_location()))
         now = out
-    found: Array = np.array(run(Graph([x], equations, [now]), [parts.local])[0])
-    return found
+    found: Array = np.array(run(Graph([x], equations, [now]), [np.ascontiguousarray(parts.local)])[0])
+    if parts.home is None:
+        return found
+    side, root = parts.home
+    return np.array(table["cluster_broadcast"](found, groups=parts.mesh[side].groups, root=root))
 
 
 def whole(x: Tensor) -> Tensor:
