@@ -140,9 +140,15 @@ class Assembler:
             if any(uses.get(a, 0) > 0 or a in kept for a in family):
                 continue
             if all(a in uses or a is mine for a in family) and self.region_of.get(mine) is self.current:
-                self.give(mine)
-                self.released.add(mine)
+                self._free(mine)
                 self._forget_copies(family)
+
+    def _free(self, v: Var) -> None:
+        """Its memory is another's from here on: who wants a copy again gets a new one."""
+        self.give(v)
+        self.released.add(v)
+        for key in [k for k, copy in self.copies.items() if copy is v]:
+            del self.copies[key]
 
     base: Value  # of the arena
     block: Value  # of what is loaded with the program
@@ -153,9 +159,8 @@ class Assembler:
         for key in [k for k in self.copies if k[0] in family and k[2] == id(self.current)]:
             copy = self.copies.pop(key)
             renamed = any(o is copy and a is not copy for a, o in self.owner.items())
-            if copy in self.owner and copy not in self.released and not renamed:
-                self.give(copy)
-                self.released.add(copy)
+            if copy in self.owner and not renamed:
+                self._free(copy)
 
     def _equation(self, e: Equation) -> None:
         name = e.primitive.name
@@ -246,6 +251,7 @@ class Assembler:
             **{v: self.order(w) for v, w in zip(region.inputs, inputs, strict=True)},
             **{v: self.order(w) for v, w in zip(region.outputs, outputs, strict=True)},
         }
+        assert not any(self.owner.get(v) in self.released for v in inputs), "memory of an operand is given"
         chosen = [inputs[i] for i in operands_of(kind, region)]
         self.setting.machine = self.near.machine_of(self.machine, e)
         pairs = (*zip(region.inputs, inputs, strict=True), *zip(region.outputs, outputs, strict=True))
@@ -259,8 +265,7 @@ class Assembler:
         for v, written in zip(e.outputs, outputs, strict=True):
             if written is not v:
                 self._reorder(written, v)
-                self.give(written)
-                self.released.add(written)
+                self._free(written)
 
     def _place(self, v: Var, order: Order, is_weight: bool) -> Var:
         """Memory for a result in this order. One that somebody wants row-major is written elsewhere first."""
