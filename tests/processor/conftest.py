@@ -10,7 +10,7 @@ import pytest
 
 from trilobite.processor.isa.address import address
 from trilobite.processor.isa.formats import Array, Format
-from trilobite.processor.isa.row import NRAM, WRAM, Operands, Row
+from trilobite.processor.isa.row import JOINED, NRAM, WRAM, Operands, Row
 
 EDGES = (
     0.0,
@@ -124,6 +124,10 @@ def _fit(values: dict[str, Any], row: Row, rng: np.random.Generator) -> None:
         values |= {"count": 64 * int(rng.integers(1, 3)), "h": 1, "w": int(rng.integers(1, 3)), "c": 3}
     if row.mnemonic == "RV":
         values |= {"seed": 7, "counter": 3}
+    if row.mnemonic == "VJOIN":  # numbers of float32, ordinary ones mostly
+        for name in JOINED:
+            number = rng.choice([rng.standard_normal() * 4, *EDGES[:8]], p=[0.6, *[0.05] * 8])
+            values[name] = int(np.float32(number).view(np.uint32))
     if "activation" not in values:
         values["activation"] = ""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trilobite.processor.isa.formats import Format
+from trilobite.processor.isa.formats import F32, Format
 
 CONTROL, SCALAR, IO, MOVE, DMA, MATRIX, VECTOR = "control", "scalar", "io", "move", "dma", "matrix", "vector"
 QUEUES = (CONTROL, IO, MOVE, MATRIX, VECTOR)  # scalar work runs in the control queue; "dma" is io or move
@@ -19,6 +19,10 @@ QUEUES = (CONTROL, IO, MOVE, MATRIX, VECTOR)  # scalar work runs in the control 
 # One letter a memory space, as regions name the spaces they may lie in.
 GDRAM, LDRAM, NRAM, WRAM, SRAM, ACC, CODE = "G", "L", "N", "W", "S", "A", "C"
 
+
+# Operands that are values, neither place nor size.
+JOINED = ("b_zero", "b_scale", "out_scale", "out_zero")
+VALUE_FIELDS = frozenset(("s", "start", "step", "value", *JOINED))
 
 LARGEST = 1 << 40  # bytes that an address can tell apart in one memory
 
@@ -167,6 +171,11 @@ def operands(text: str) -> tuple[Operand, ...]:
         else:
             result.append(Operand(word.rstrip("!"), "out" if word.endswith("!") else "in"))
     return tuple(result)
+
+
+def value_format(name: str, formats: Sequence[Format]) -> Format:
+    """Of an operand that is a value: the row's first, but what a join multiplies with is fp32."""
+    return F32 if name in JOINED else formats[0]
 
 
 def signed(value: int, bits: int = 64) -> int:

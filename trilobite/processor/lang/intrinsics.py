@@ -21,7 +21,6 @@ from trilobite.processor.isa.table import TABLE
 
 POINTERS = frozenset("dst a b c g mask index table".split())
 DRAIN_POINTERS = ("bias_at", "scale_at")
-SCALAR_FIELDS = frozenset("s start step value".split())  # values of the row's format; all others count things
 _MARK = 1 << 20
 
 

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterator
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
-from trilobite.processor.isa.row import DMA, MATRIX
+from trilobite.processor.isa.row import DMA, MATRIX, VALUE_FIELDS, value_format
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.lang.calls import reached
 from trilobite.processor.lang.cfg import Graph
-from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, TENSOR_ROWS, contract, lawful
+from trilobite.processor.lang.intrinsics import TENSOR_ROWS, contract, lawful
 from trilobite.processor.lang.ir import Argument, Block, Constant, Function, KernelModule, Op, Result, Value
 from trilobite.processor.lang.ops import OPS
 from trilobite.processor.lang.types import (
@@ -217,8 +217,8 @@ def _field(op: Op, field: str, value: Value) -> Iterator[str]:
         elif isinstance(value.type, Pointer) and not _may_lie(value, access.spaces):
             names = [name for name, letter in LETTER_OF.items() if letter in access.spaces]
             yield f"{field} lies in {value.type.space}, the instruction takes {' or '.join(names)}"
-    elif field in SCALAR_FIELDS:
-        fmt = op.attrs["formats"][0]
+    elif field in VALUE_FIELDS:
+        fmt = value_format(field, op.attrs["formats"])
         if not same_register_bits(value.type, fmt):
             yield f"{field} is {value.type.name}, not {fmt.name}"
     elif not (is_integer(value.type) and bits_of(value.type) == 64):

@@ -15,14 +15,13 @@ import numpy as np
 from trilobite.base.errors import DataDependence
 from trilobite.processor.isa.address import NUMBERS, split
 from trilobite.processor.isa.formats import Array
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
+from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, VALUE_FIELDS, WRAM, Region
 from trilobite.processor.sim.control import HANDLERS, after_atomic
 from trilobite.processor.sim.core import MASK, Core, Kernel
 from trilobite.processor.sim.memory import Memory, Place, lazy_bytes
 from trilobite.processor.sim.plans import MOST
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
 from trilobite.processor.sim.record import SyncRecord, TensorRecord
-from trilobite.processor.sim.sites import SCALARS
 from trilobite.processor.sim.tensor_step import MARK_SHIFT
 from trilobite.processor.sim.timing.ranges import bounds
 
@@ -144,7 +143,7 @@ class DryCore(Core):
 
     def _tensor(self, prepared: Prepared) -> None:
         for name, register, _ in prepared.fields:
-            if self.shadow.taint[register] and name not in SCALARS:
+            if self.shadow.taint[register] and name not in VALUE_FIELDS:
                 raise self.refuse(f"the operand {name}")
         key = (self.pc, prepared.key(self.registers))
         records = self._noted.get(key)

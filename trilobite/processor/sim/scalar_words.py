@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trilobite.processor.isa.formats import Array, Format
-from trilobite.processor.isa.row import signed
+from trilobite.processor.isa.row import VALUE_FIELDS, signed
 from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import scalar_step as step
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
-from trilobite.processor.sim.sites import SCALARS, Site
+from trilobite.processor.sim.sites import Site
 
 WHOLE = {"SADD": step.ADD, "SSUB": step.SUB, "SMUL": step.MUL, "SAND": step.AND, "SOR": step.OR,
          "SXOR": step.XOR, "SSHL": step.SHL, "SE": step.EQ, "SNE": step.NE, "SNOT": step.NOT,
@@ -43,7 +43,7 @@ def instruction_words(
             number, site = sites[place]
             rows.append(_site(number, site, len(fields)))
             fields += [register for _, register, _ in site.prepared.fields]
-            values += [name in SCALARS for name, _, _ in site.prepared.fields]
+            values += [name in VALUE_FIELDS for name, _, _ in site.prepared.fields]
         else:
             rows.append(_scalar(prepared, place, len(code)))
     words = np.array(rows, np.int64).reshape(-1, step.WORDS)

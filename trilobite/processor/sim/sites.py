@@ -17,7 +17,7 @@ import numpy as np
 from trilobite.native.cache import Kernels, kernels
 from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.formats import I4, Array
-from trilobite.processor.isa.row import IllegalOperands, Operands, Region, signed
+from trilobite.processor.isa.row import VALUE_FIELDS, IllegalOperands, Operands, Region, signed
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import scalar_step, tensor_step
 from trilobite.processor.sim.access import access_text, fill_text
@@ -41,7 +41,6 @@ from trilobite.processor.sim.typed_python import module_text
 MARK = 32  # operand k is probed with (k + 1) << MARK, so that a region says whose address it has
 PROBED = {"n": 48, "m": 16}
 ADDRESSES = frozenset("dst a b g table index mask bias_at scale_at base".split())
-SCALARS = frozenset(("s", "start", "step", "value"))  # values, neither place nor size
 FAMILIAR = 4  # visits with the same sizes that make a form worth its price
 MOST_FORMS = 32  # of one site; of an eager one, EAGER_FORMS
 EAGER_FORMS = 256
@@ -129,7 +128,7 @@ class Site:
     def words(self) -> list[int]:
         """What `tensor_step` reads."""
         names = self.names
-        scalar = next((at for at, name in enumerate(names) if name in SCALARS), len(names))
+        scalar = next((at for at, name in enumerate(names) if name in VALUE_FIELDS), len(names))
         if self.prepared.row.mnemonic == "RV":
             scalar = SEED - FIELDS
         cycle = names.index("m") if "m" in names and not self.is_formed else -1
@@ -274,7 +273,7 @@ def _formed_site(prepared: Prepared, place: int) -> Site | None:
     site = Site(prepared, place)
     site.addresses = [field for field, name in enumerate(site.names) if name in ADDRESSES]
     sizes = enumerate(site.names)
-    site.keys = [field for field, name in sizes if name not in ADDRESSES and name not in SCALARS]
+    site.keys = [field for field, name in sizes if name not in ADDRESSES and name not in VALUE_FIELDS]
     return site if len(site.keys) <= MOST_KEYS and len(site.addresses) < MOST_FIELDS else None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.processor.isa.address import address_text, split
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I64, Array
-from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, Operands, Region, region
+from trilobite.processor.isa.row import GDRAM, LDRAM, NRAM, SRAM, VALUE_FIELDS, Operands, Region, region
 from trilobite.processor.sim.control import LOADABLE
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import LDRAM_BYTES, Memory, Place
@@ -29,7 +29,6 @@ from trilobite.processor.tools.wording import Wording
 
 STACK = 62
 STATIC_LDRAM = 1 << 25  # what static arrays may take of LDRAM; the stack has the rest
-DATA_FIELDS = frozenset(("s", "value", "start", "step"))  # operands that are values, neither place nor size
 INDEXED = {"VGATH": 1, "VSCAT": 2}  # the array that holds indices
 WRITTEN = "bytes that the program or the host wrote before"
 Report = Callable[[Finding], None]
@@ -147,7 +146,7 @@ class MemoryChecker:
         state = self.states[core.place]
         tainted = False
         if state.any:
-            places = [register for name, register, _ in prepared.fields if name not in DATA_FIELDS]
+            places = [register for name, register, _ in prepared.fields if name not in VALUE_FIELDS]
             self._address(core, places, queue)
             tainted = any(state.undefined[register] for _, register, _ in prepared.fields)
         if not tainted and all(self.shadow.is_defined(span) for span in spans[0]):

@@ -23,7 +23,6 @@ from math import prod
 from typing import Any, Literal, Protocol
 
 from trilobite.base.dtypes import DType
-from trilobite.compiler.targets.dlp.vector.identity import Places
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Value
 
@@ -133,7 +132,6 @@ class VectorBody(Protocol):
     fixed_bytes: int  # of NRAM that its instructions fill with tables, whatever the tile
     lane_bytes: int  # of an element that pass the vector unit's lanes
     instructions: int
-    scales: Sequence[float]  # numbers by which the matrix unit multiplies codes for it
 
     def scratch_bytes(self, count: int) -> int:
         """NRAM that it needs beside operands and results for tiles of up to `count` elements."""
@@ -146,17 +144,10 @@ class VectorBody(Protocol):
         count: int | Value,
         scratch: Value,
         most: int,
-        places: Places | None = None,
     ) -> None:
         """Instructions from operands to results, all pointers into NRAM; `most` bounds the count. Results may
-        lie where operands lie if both have the same element size and no later step reads that operand. With
-        `scales` there are `places`, filled before the first call.
+        lie where operands lie if both have the same element size and no later step reads that operand.
         """
-
-    def emit_products(
-        self, builder: Builder, inputs: Sequence[Value], count: int | Value, places: Places
-    ) -> None:
-        """Only the products by `scales`, to `places.made`, from where `emit` takes them; asynchronous."""
 
 
 @dataclass(frozen=True)

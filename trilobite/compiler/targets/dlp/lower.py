@@ -310,9 +310,8 @@ def _epilogue(
     if plan.chain is None:
         return None
     e, chain = plan.equation, plan.chain
-    near = e.attributes.get("groups", 1) == 1  # else the vector unit may run the convolution itself
     inputs: tuple[Var, ...] = (e.outputs[0], *plan.operands)
-    body = Chain(chain.equations, inputs, region.outputs, chain.numbers, machine, on_unit=near)
+    body = Chain(chain.equations, inputs, region.outputs, chain.numbers, machine)
     pairs = zip(plan.operands, plan.strides, strict=True)
     homes = layout.homes
     operands = tuple(replace(placed(e, v.type.dtype, strides), home=homes.get(v)) for v, strides in pairs)
@@ -327,7 +326,7 @@ def _epilogue(
     used = {v for x in equations for v in x.inputs}
     numbers = tuple(i for i, v in enumerate(plan.operands) if v in used)
     inputs = (end, *(plan.operands[i] for i in numbers))
-    rest = Chain(equations, inputs, region.outputs, chain.numbers, machine, on_unit=near)
+    rest = Chain(equations, inputs, region.outputs, chain.numbers, machine)
     return Epilogue(operands, results, body, drain, end.type.dtype, rest, numbers)
 
 

@@ -1,8 +1,8 @@
 """What only this target has: primitives that expansions bind and chains write.
 
-They are `requantise`, `dequantise` and `quantise` with scales and zero points spread over all places, so that
-they are elementwise: a chain on the vector unit can hold them, and the drain of the matrix unit can take over
-the first two whole.
+`join` is what chains make of sums (`vector/joins.py`). The others are `requantise`, `dequantise` and
+`quantise` with scales and zero points spread over all places, so that they are elementwise: a chain on the
+vector unit can hold them, and the drain of the matrix unit can take over the first two whole.
 """
 
 from __future__ import annotations
@@ -64,6 +64,32 @@ def _primitive(name: str, evaluate: Any, of_integers: bool, doc: str) -> Primiti
     )  # fmt: skip
 
 
+def _join_type(
+    a: TensorType, b: TensorType, b_zero: float, b_scale: float, relu: bool, out_scale: float,
+    out_zero: float, dtype: DType,
+) -> TensorType:  # fmt: skip
+    if a.shape != b.shape:
+        raise ShapeError(f"join of {a} and {b}", expected="equal shapes")
+    return TensorType(a.shape, dtype)
+
+
+def _join(
+    a: Array, b: Array, b_zero: float, b_scale: float, relu: bool, out_scale: float, out_zero: float,
+    dtype: DType,
+) -> Array:  # fmt: skip
+    total = a.astype(np.float32) + (b.astype(np.float32) - np.float32(b_zero)) * np.float32(b_scale)
+    total = np.where((total > 0) | np.isnan(total), total, np.float32(0)) if relu else total
+    steps, zero = total * np.float32(out_scale), np.float32(out_zero)
+    if not is_integer(dtype):
+        return np.asarray(steps + zero).astype(dtype)
+    return _held(np.rint(steps) + zero, np.asarray(zero), dtype)
+
+
+join = Primitive(
+    "join", "a b", type=_join_type, evaluate=array_rule(_join), jvp=Absent(_WHY), vjp=Absent(_WHY),
+    batch=Absent(_WHY), cost=lambda i, o, a: count(5 * o[0].size),
+    doc="a + (b - b_zero) * b_scale, rectified if asked, times out_scale, rounded to integers, plus out_zero",
+)  # fmt: skip
 rescale = _primitive(
     "rescale", _rescale, True,
     "integers times a scale in float64, rounded once to nearest even, plus a zero point, saturated",

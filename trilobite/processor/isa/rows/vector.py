@@ -9,28 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from trilobite.processor.isa import arithmetic
 from trilobite.processor.isa.formats import (
+    BF16,
     E4M3,
     E5M2,
+    F16,
     F32,
     FLOATS,
     I4,
+    I8,
+    I16,
     I32,
     I64,
     INTEGERS,
     TF32,
+    U8,
     U32,
     U64,
     Array,
 )
-from trilobite.processor.isa.numbers import ROUNDINGS, convert
+from trilobite.processor.isa.numbers import ROUNDINGS, convert, finish, to_integer
 from trilobite.processor.isa.random import uniform
 from trilobite.processor.isa.row import (
+    JOINED,
     VECTOR,
     Flag,
     IllegalOperands,
@@ -265,6 +272,21 @@ def _random(o: Operands) -> Sequence[Array]:
     return (convert(o.f0, F32, uniform(o.seed, o.counter, o.n), "rz"),)
 
 
+def _joined(o: Operands, a: Array, b: Array) -> Sequence[Array]:
+    """Every step in fp32; whole results are rounded, NaN gives the zero point."""
+    b_zero, b_scale, scale, zero = (from_register(F32, o.values[name])[0] for name in JOINED)
+    with np.errstate(all="ignore"):
+        total = a.astype(np.float32) + (b.astype(np.float32) - b_zero) * b_scale
+        if o.activation == "relu":
+            total = np.where((total > 0) | np.isnan(total), total, np.float32(0))
+        steps = total * scale
+        if o.f0.kind == "float":
+            return (finish(o.f0, steps + zero),)
+        found = np.rint(steps) + zero
+        return (to_integer(o.f0, np.where(np.isnan(found), zero, found), "rn"),)
+
+
+JOINS = tuple(product((I8, U8, I16, F32, F16, BF16), (F32, F16, BF16), (I8, U8, I16, F32, F16, BF16)))
 CONVERTIBLE = (*INTEGERS, *FLOATS, I4, E4M3, E5M2, TF32)
 CONVERSIONS = tuple((to, source) for to in CONVERTIBLE for source in CONVERTIBLE if to is not source)
 _MORE = [
@@ -287,6 +309,11 @@ _MORE = [
     Row("VPACK", operands("dst n a mask count!"), ANY, VECTOR, "vector-permute",
         "the a[i] with mask[i] != 0 move to the front of dst, the rest of dst stays; count = how many", _pack,
         vectors("a", "mask", "dst"), vectors("dst"), scalar_results=("count",)),
+    Row("VJOIN", operands("dst n a b join:" + ",".join(JOINED)), JOINS, VECTOR, "vector",
+        "dst[i] = act(a[i] + (b[i] - b_zero) * b_scale) * out_scale + out_zero, each step in fp32; integers "
+        "are rounded before and after out_zero is added and saturate, NaN gives out_zero; the run is fp32",
+        _joined, lambda o: [region(o.a, o.f1, (o.n,)), region(o.b, o.f2, (o.n,))], vectors("dst"),
+        flags=(Flag("activation", ("", "relu")),)),
 ]  # fmt: skip
 
 ROWS = (*_BINARY, *_UNARY, *_SCALAR, *_CYCLIC, *_MORE)

@@ -10,9 +10,10 @@ import numpy as np
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.isa.formats import I64, Format
+from trilobite.processor.isa.row import VALUE_FIELDS, value_format
 from trilobite.processor.isa.rows.scalar import ATOMICS
 from trilobite.processor.lang.builder import Builder
-from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
+from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Buffer, Constant, Result, Value
 from trilobite.processor.lang.python.surroundings import Taken
 from trilobite.processor.lang.python.symbols import Symbol, binary, common_format, value_of
@@ -82,8 +83,8 @@ class BuildContext:
         for name, given in zip(promise.fields, operands, strict=True):
             if promise.access(name) is not None:
                 values.append(self._place(name, row, given))
-            elif name in SCALAR_FIELDS:
-                values.append(value_of(self.builder, given, formats[0]))
+            elif name in VALUE_FIELDS:
+                values.append(value_of(self.builder, given, value_format(name, formats)))
             else:
                 values.append(self.whole(given))
         return [

@@ -18,10 +18,17 @@ import numpy as np
 from trilobite.base.errors import KernelError, ProcessorFault
 from trilobite.processor.isa.address import LETTERS, address
 from trilobite.processor.isa.formats import BF16, F32, F64, I64, Format
-from trilobite.processor.isa.row import IllegalOperands, Operands, region, signed
+from trilobite.processor.isa.row import (
+    VALUE_FIELDS,
+    IllegalOperands,
+    Operands,
+    region,
+    signed,
+    value_format,
+)
 from trilobite.processor.isa.rows.scalar import from_register, to_register
 from trilobite.processor.lang.interpreter import perform
-from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
+from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Buffer, Constant
 from trilobite.processor.lang.python.bfloat import BFloat
 from trilobite.processor.lang.python.context import within
@@ -128,8 +135,8 @@ class HostContext:
         for name, given in zip(promise.fields, operands, strict=True):
             if promise.access(name) is not None:
                 values[name] = given.address if isinstance(given, View) else 0
-            elif name in SCALAR_FIELDS:
-                values[name] = word_of(formats[0], given)
+            elif name in VALUE_FIELDS:
+                values[name] = word_of(value_format(name, formats), given)
             else:
                 values[name] = int(given)
         if row == "RV":

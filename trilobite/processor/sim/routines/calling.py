@@ -16,13 +16,13 @@ import numpy as np
 from trilobite.native.cache import kernels
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I4, Array
-from trilobite.processor.isa.row import Operands
+from trilobite.processor.isa.row import JOINED, Operands
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim.routines.choice import ALIKE, ANYHOW, has_forms, vector_routine
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
                          ctypes.c_void_p, ctypes.c_void_p)  # fmt: skip
-SCALARS = ("s", "start", "step")
+SCALARS = ("s", "start", "step", *JOINED)
 
 
 @lru_cache(maxsize=2048)

@@ -14,6 +14,7 @@ from trilobite.processor.isa import functions
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import F16, F32, F64, TF32, Format
 from trilobite.processor.isa.numbers import integer_range
+from trilobite.processor.isa.row import JOINED
 from trilobite.processor.sim.routines.elements import (
     ONE,
     computed_in,
@@ -242,6 +243,8 @@ def vector_text(instruction: Instruction) -> str | None:
     name = instruction.row.mnemonic
     if name == "VCVT":
         return _conversion_text(instruction)
+    if name == "VJOIN":
+        return _join_text(instruction)
     if not instruction.formats or not is_handy(instruction.formats[0]):
         return None
     fmt = instruction.formats[0]
@@ -318,6 +321,32 @@ def _of_index(code: Code, fmt: Format, kind: str, i: Value) -> Value:
     if fmt.kind != "float":
         return i if kind == "i64" else i.cast("trunc", kind)
     return _rounded(code, fmt, i.cast("sitofp", kind))
+
+
+def _join_text(instruction: Instruction) -> str | None:
+    """The steps of the row's meaning, each rounded to float32."""
+    (to, first, second), (activation,) = instruction.formats, instruction.flags
+    if not all(map(is_handy, instruction.formats)):
+        return None
+    code = Code()
+    a, b, target, scalars = code.operand(0), code.operand(1), code.operand(2), code.argument("scalars")
+    words = [raw(code, F32, code.at("i64", scalars, place), 0) for place in range(len(JOINED))]
+    b_zero, b_scale, scale, zero = (wide(code, F32, word) for word in words)
+    with code.loop(code.argument("n"), is_parallel=True) as i:
+        x, y = (wide(code, fmt, raw(code, fmt, at, i)) for fmt, at in ((first, a), (second, b)))
+        if second.kind != "float":
+            y = y.cast("sitofp" if second.kind == "int" else "uitofp", "float")
+        total = x + (y - b_zero) * b_scale
+        if activation:
+            above = total.test("ogt", 0.0) | total.is_nan
+            total = above.choose(total, code.constant("float", 0.0))
+        steps = total * scale
+        found = (steps if to.kind == "float" else code.real("rint", steps)) + zero
+        if to.kind != "float":
+            known = found.is_nan.choose(zero, found).cast("fpext", "double")
+            found = saturated(code, to, rounded(code, known, "rn"))
+        put(code, to, target, i, found)
+    return code.text()
 
 
 def _conversion_text(instruction: Instruction) -> str | None:

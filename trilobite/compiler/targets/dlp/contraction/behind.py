@@ -21,14 +21,11 @@ class Extra:
 @dataclass(frozen=True)
 class Behind:
     """Vector instructions behind the sums: bytes of an element that pass the lanes, how many instructions,
-    bytes of an element of scratch memory, bytes of NRAM and WRAM whatever the tile."""
+    bytes of an element of scratch memory."""
 
     lanes: int = 0
     instructions: int = 0
     scratch: int = 0
-    nram: int = 0
-    wram: int = 0
-    products: int = 0  # of codes by the identity matrix
 
 
 @dataclass(frozen=True)

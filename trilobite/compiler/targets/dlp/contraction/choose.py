@@ -72,8 +72,6 @@ def _epilogue_key(epilogue: Epilogue | None) -> object:
         return None
     drain = tuple(sorted((k, str(v)) for k, v in epilogue.drain.items()))
     bodies = [
-        (b.lane_bytes, b.instructions, b.scratch_bytes(MEASURED), len(b.scales))
-        for b in (epilogue.body, epilogue.rest)
-        if b
+        (b.lane_bytes, b.instructions, b.scratch_bytes(MEASURED)) for b in (epilogue.body, epilogue.rest) if b
     ]
     return epilogue.operands, epilogue.results, drain, str(epilogue.drained), epilogue.rest_operands, *bodies

@@ -29,7 +29,6 @@ from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, 
 from trilobite.compiler.targets.dlp.contraction.sharing import Sharing, busiest_link
 from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
 from trilobite.compiler.targets.dlp.contraction.walk import SHORT
-from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
 
@@ -84,7 +83,6 @@ class Figures:
     scalar: Array
     sram: Array
     meets_left: Array
-    codes: Array
     left_there: Array  # whether the unit reads the left operand where it is at home
 
     def take(self, rows: Array) -> Figures:
@@ -124,7 +122,7 @@ def figures_of(
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
         made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
-        made.shared["left"].parts > 1, made.codes, made.left_there,
+        made.shared["left"].parts > 1, made.left_there,
     )  # fmt: skip
 
 
@@ -224,14 +222,6 @@ class _Tilings:
         narrowed = parts & (self.shape.sums != self.nest.accumulate.bits // 8) & (not self.shape.extras)
         wide = self.elements["out"] * self.nest.accumulate.bits // 8
         return found + np.where(narrowed, wide // vfu.bytes_per_cycle + vfu.latency, 0)
-
-    @cached_property
-    def codes(self) -> Array:
-        """Cycles in which the matrix unit turns codes of a tile into numbers for what follows the sums."""
-        many = np.where(self.split, self.shape.behind_parts.products, self.shape.behind.products)
-        if not many.any():
-            return np.zeros(self.size)
-        return many * identity.cycles(self.machine, self.elements["out"])
 
     def _image_copy(self) -> Copy:
         t, v, (rows, columns) = self.tile, self.nest.image, self._places_in

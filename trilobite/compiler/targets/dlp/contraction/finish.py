@@ -12,8 +12,6 @@ from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.compiler.targets.dlp.contraction.walk import Point
-from trilobite.compiler.targets.dlp.vector import identity
-from trilobite.compiler.targets.dlp.writer import Writer
 from trilobite.processor.lang.ir import Value
 from trilobite.processor.lang.types import ANY
 
@@ -59,9 +57,9 @@ class Finish:
 
     def behind(
         self, regions: Regions, at: Point, sums: Value, extras: Mapping[int, Value],
-        results: Sequence[Value], made: tuple[Value, ...] = (),
+        results: Sequence[Value],
     ) -> None:  # fmt: skip
-        """From sums to results: narrower numbers, then the epilogue's body; what of it is `made` already."""
+        """From sums to results: narrower numbers, then the epilogue's body."""
         count, epilogue = regions.result_elements(at), self.plan.epilogue
         if epilogue is None:
             self._narrow(results[0], sums, count)
@@ -75,37 +73,7 @@ class Finish:
         if self.s.is_ahead:
             return
         assert self.plan.body is not None
-        most, places = self.plan.elements["out"], self._places(self._is_whole(regions, at), made)
-        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, most, places)
-
-    def numbers(
-        self, regions: Regions, at: Point, extras: Mapping[int, Value], made: tuple[Value, ...]
-    ) -> None:
-        """Codes that the body reads as numbers, on the matrix unit."""
-        body, places = self.plan.body, self._places(self._is_whole(regions, at), made)
-        inputs, count = [extras[n] for n in self.plan.read], regions.result_elements(at)
-        if self.s.is_ahead:
-            return
-        assert body is not None and places is not None
-        body.emit_products(self.s.builder, [inputs[0], *inputs], count, places)
-
-    def _places(self, whole: bool = False, made: tuple[Value, ...] = ()) -> identity.Places | None:
-        has = self.plan.body is not None and self.plan.body.scales
-        return identity.Places(self.base["identity"], self.base["scales"], whole, made) if has else None
-
-    def _is_whole(self, regions: Regions, at: Point) -> bool:
-        """Have all places of a tile as many outputs, in rows of the identity matrix?"""
-        outputs = self.s.mul(regions.span(at, "g")[1], regions.span(at, "n")[1])
-        forward = self.nest.kind in ("product", "forward")
-        return forward and isinstance(outputs, int) and outputs % identity.SIDE == 0
-
-    def prepare(self) -> None:
-        """What the body needs once, before the first tile."""
-        places = self._places()
-        if places is not None:
-            assert self.plan.body is not None
-            writer = Writer.around(self.s.builder, self.plan.machine)
-            identity.write_identity(writer, places, self.plan.body.scales)
+        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
 
     def _narrow(self, to: Value, of: Value, count: Int) -> None:
         """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""

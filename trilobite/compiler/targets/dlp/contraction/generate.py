@@ -121,7 +121,6 @@ class Kernel(Bringing):
         between = None
         if far and not is_still:
             between = Stage("ahead", 0 if plan.has_body else 1, lambda _: _all(far))
-        self.finish.prepare()
         looped = [d for d in self.mapping.order if self.count[d] > 1 or not isinstance(self.trips[d], int)]
         meets = ""
         if self.shared:
@@ -309,16 +308,8 @@ class Kernel(Bringing):
             s.either(last, lambda: whole(True), lambda: whole(False))
         else:
             whole(False)
-        if self.plan.is_apart:
-            s.when(last, lambda: self.finish.numbers(self.regions, at, extras, self._numbers(at)), "codes")
-        elif not self.plan.is_direct:
+        if not (self.plan.is_apart or self.plan.is_direct):
             s.when(last, lambda: self._finish(at, places["sums"], extras), "finish")
-
-    def _numbers(self, at: Point) -> tuple[Value, ...]:
-        """Where codes of a tile become numbers, beside its sums."""
-        slot = at.slot(self.s, "sums", self.plan.residences["sums"], self.count)
-        names = [f"numbers{n}" for n in range(self.plan.scales)]
-        return tuple(self.s.offset(self.base[n], self.s.mul(slot, self.plan.rooms[n].tile)) for n in names)
 
     def _extras(self, at: Point) -> dict[int, Value]:
         return {
@@ -333,8 +324,7 @@ class Kernel(Bringing):
 
     def _finish(self, at: Point, sums: Value, extras: dict[int, Value]) -> None:
         results = [self._result(number, at) for number in range(len(self.plan.result_items))]
-        made = self._numbers(at) if self.plan.is_apart else ()
-        self.finish.behind(self.regions, at, sums, extras, results, made)
+        self.finish.behind(self.regions, at, sums, extras, results)
 
     def _result(self, number: int, at: Point) -> Value:
         if self.plan.is_direct:

@@ -27,7 +27,6 @@ from trilobite.compiler.targets.dlp.contraction.near import is_near, is_read_the
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
-from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.isa.formats import I32, Format
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
@@ -121,13 +120,7 @@ class Plan:
         self.sums = self._sum_format()
         self.depth = mapping.lead + 1
         # where nothing orders the units, the vector unit finishes a tile while the next one is multiplied
-        # and codes are turned into numbers
-        self.is_apart = self.waits and mapping.lead > 0 and self.scales > 0 and not self.is_single
-
-    @property
-    def scales(self) -> int:
-        """Operands of the body that the matrix unit turns from codes into numbers."""
-        return len(self.body.scales) if self.body is not None else 0
+        self.is_apart = self.waits and mapping.lead > 0 and self.has_body and not self.is_single
 
     def _sum_format(self) -> Format:
         """What the unit writes: the result itself wherever one instruction makes it."""
@@ -294,12 +287,6 @@ class Plan:
         if self.body is not None:
             need = self.body.scratch_bytes(self.elements["out"])
             found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
-            if self.body.scales:
-                found.append(Room("identity", "wram", identity.WRAM_BYTES, 1))
-                if self.is_apart:
-                    tile, slots = aligned(4 * self.elements["out"]), self.residences["sums"].slots
-                    found += [Room(f"numbers{n}", "nram", tile, slots) for n in range(self.scales)]
-                found.append(Room("scales", "nram", identity.nram_bytes(self.body.scales), 1))
         return found
 
     def used(self) -> dict[str, int]:

@@ -117,7 +117,7 @@ class Prediction:
     @cached_property
     def apart(self) -> Array:
         """Whether vector instructions work on a tile while the next one is multiplied."""
-        behind, parts = self.shape.behind.products, self.shape.behind_parts.products
+        behind, parts = self.shape.behind.instructions, self.shape.behind_parts.instructions
         many = np.where(self.f.split, parts, behind) > 0
         return many & (self.f.steps > 1) & (self.waits and self.walking.lead > 0)
 
@@ -141,10 +141,7 @@ class Prediction:
             nram = nram + np.where(again, _aligned(out * self.nest.out.bits // 8), 0)
         wram = right * _aligned(self.f.elements["right"] * item)
         for chosen, behind in ((~split, self.shape.behind), (split, self.shape.behind_parts)):
-            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch) + behind.nram, 0)
-            wram = wram + np.where(chosen, behind.wram, 0)
-            twice = np.where(self.apart, 2 * behind.products, 0)
-            nram = nram + np.where(chosen, _aligned(out * 4) * twice, 0)
+            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch), 0)
         return nram, wram
 
     def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
@@ -245,8 +242,8 @@ class Prediction:
     def _step(self, load: Array, given: Array, unit: Array, store: Array) -> Array:
         """Cycles of one step with these loads and this store."""
         lag, lead, scalar = self.latency, self.walking.lead, self.f.scalar
-        vector, codes = (np.where(store > 0, x, 0) for x in (self.f.vector, self.f.codes))
-        work = np.where(self.apart, np.maximum(unit + codes, vector), unit + codes + vector)
+        vector = np.where(store > 0, self.f.vector, 0)
+        work = np.where(self.apart, np.maximum(unit, vector), unit + vector)
         moved = load + store
         fetched = load + np.where(load > 0, lag, 0)
         if lead == 0:

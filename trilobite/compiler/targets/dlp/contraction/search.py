@@ -36,7 +36,6 @@ from trilobite.compiler.targets.dlp.contraction.predict import (
 from trilobite.compiler.targets.dlp.contraction.space import Space
 from trilobite.compiler.targets.dlp.contraction.walk import SHORT
 from trilobite.compiler.targets.dlp.interfaces import Epilogue
-from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.processor.machine import Machine
 
 NOTHING = Beside()
@@ -101,10 +100,7 @@ def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
         return Behind()
     spread = sum(nest.extras[n].item for n in read if is_vector(nest.extras[n]))
     scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
-    wram = identity.WRAM_BYTES if body.scales else 0
-    fixed = identity.nram_bytes(body.scales), wram
-    many = body.instructions + len(read)
-    return Behind(body.lane_bytes + spread, many, scratch, *fixed, len(body.scales))
+    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch)
 
 
 def search(

@@ -17,6 +17,7 @@ from trilobite.compiler.targets.dlp.vector.formats import CONVERTED, FORMATS, SI
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitives.common import integer_range
 from trilobite.processor.isa.formats import E5M2, F32, F64, U8, Format
+from trilobite.processor.isa.row import JOINED
 from trilobite.processor.lang.ir import Constant, Value
 
 if TYPE_CHECKING:
@@ -203,6 +204,15 @@ def to_grid(c: Emission, e: Equation) -> None:
         c.put("VNE", F32, unordered, steps, steps)
         c.put("VSEL", F32, steps, unordered, at, steps)
     c.convert(*_into(c, e.outputs[0]), steps, F32)
+
+
+def join(c: Emission, e: Equation) -> None:
+    """A sum with what stands around it in one instruction."""
+    formats = [format_of(v.type.dtype) for v in (*e.outputs, *e.inputs)]
+    a, b = map(c.tile, e.inputs)
+    numbers = [Constant(F32, e.attributes[name]) for name in JOINED]
+    flags = ("relu" if e.attributes["relu"] else "",)
+    c.w.vector("VJOIN", formats, c.result(e.outputs[0]), c.count, a, b, *numbers, flags=flags)
 
 
 def _reciprocal(c: Emission, e: Equation) -> float | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trilobite.base.dtypes import DType, bool_
-from trilobite.compiler.targets.dlp.vector import identity
 from trilobite.compiler.targets.dlp.vector.formats import format_of, scalar_of
+from trilobite.compiler.targets.dlp.vector.joins import joined
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.compiler.targets.dlp.writer import ALIGN, Int, Writer
 from trilobite.ir.graph import Equation, Var
@@ -149,8 +149,7 @@ class Emission:
 
 
 class Chain:
-    """Equations in order, from operand tiles to result tiles. `on_unit`: the matrix unit is at hand and may
-    take codes to numbers; whoever calls `emit` then says where its matrix lies."""
+    """Equations in order, from operand tiles to result tiles."""
 
     def __init__(
         self,
@@ -159,18 +158,13 @@ class Chain:
         results: Sequence[Var],
         numbers: Mapping[Var, object],
         machine: Machine,
-        on_unit: bool = False,
     ) -> None:
-        self.equations, self.operands, self.results = tuple(equations), tuple(operands), tuple(results)
+        self.operands, self.results = tuple(operands), tuple(results)
         self.numbers = {v: scalar_of(v.type.dtype, n) for v, n in numbers.items()}
+        self.equations = joined(equations, results, self.numbers)
         self.machine = machine
         self.inputs: Sequence[DType] = [v.type.dtype for v in operands]
         self.outputs: Sequence[DType] = [v.type.dtype for v in results]
-        self.products: dict[Var, identity.Scaled | None] = {}
-        self.scales: Sequence[float] = ()
-        if on_unit and identity.pays(machine):
-            found = identity.products_of(self.equations, self.operands, self.results, self.numbers)
-            self.products, self.scales = found
         self.dying = self._last_uses()
         self.bytes_per_element = self._measured()
 
@@ -189,8 +183,7 @@ class Chain:
         writer = Writer(module, "measured", [Pointer("nram")] * 3, self.machine)
         a, b, scratch = writer.params
         operands, results = [a] * len(self.operands), [b] * len(self.results)
-        places = identity.Places(scratch, scratch)
-        done = self._write(writer, operands, results, ALIGN, scratch, ALIGN, places)
+        done = self._write(writer, operands, results, ALIGN, scratch, ALIGN)
         self.fixed_bytes = sum(b.bytes for b in module.buffers.values())  # tables beside the tiles
         self.lane_bytes, self.instructions = _passes(writer, self.machine)
         return done.slots.top
@@ -206,19 +199,9 @@ class Chain:
         count: int | Value,
         scratch: Value,
         most: int,
-        places: identity.Places | None = None,
     ) -> None:
         writer = Writer.around(builder, self.machine)
-        self._write(writer, inputs, outputs, count, scratch, most, places)
-
-    def emit_products(
-        self, builder: Builder, inputs: Sequence[Value], count: int | Value, places: identity.Places
-    ) -> None:
-        """Only the products, to `places.made`; the caller orders them."""
-        writer, given = Writer.around(builder, self.machine), dict(zip(self.operands, inputs, strict=True))
-        for found in filter(None, self.products.values()):
-            to, codes = places.made[found.number], given[found.codes]
-            identity.write_product(writer, places, to, codes, count, found, is_async=True)
+        self._write(writer, inputs, outputs, count, scratch, most)
 
     def _write(
         self,
@@ -228,7 +211,6 @@ class Chain:
         count: Int,
         scratch: Value,
         most: int,
-        places: identity.Places | None,
     ) -> Emission:
         e = Emission(writer, count, scratch, most)
         e.numbers = self.numbers
@@ -236,25 +218,12 @@ class Chain:
             e.held.setdefault(var, {})[format_of(var.type.dtype)] = pointer
         e.results = dict(zip(self.results, outputs, strict=True))
         for equation, dying in zip(self.equations, self.dying, strict=True):
-            if equation.outputs[0] in self.products:
-                assert places is not None
-                self._multiply(e, equation, places)
-            else:
-                ROWS[equation.primitive.name](e, equation)
-                self._settle(e, equation)
+            ROWS[equation.primitive.name](e, equation)
+            self._settle(e, equation)
             e.finish_equation(dying)
         for var, pointer in e.results.items():
             self._pass_through(e, var, pointer)
         return e
-
-    def _multiply(self, e: Emission, equation: Equation, places: identity.Places) -> None:
-        found = self.products[equation.outputs[0]]
-        if found is not None and places.made:
-            own = format_of(equation.outputs[0].type.dtype)
-            e.held.setdefault(equation.outputs[0], {})[own] = places.made[found.number]
-        elif found is not None:
-            dst = e.result(equation.outputs[0])
-            identity.write_product(e.w, places, dst, e.tile(found.codes), e.count, found)
 
     @staticmethod
     def _settle(e: Emission, equation: Equation) -> None:

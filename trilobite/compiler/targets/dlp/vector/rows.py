@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trilobite.base.dtypes import bits, bool_, is_float, is_integer, is_signed
-from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast, rescale, scaled, to_grid
+from trilobite.compiler.targets.dlp.vector.casts import bitcast, cast, join, rescale, scaled, to_grid
 from trilobite.compiler.targets.dlp.vector.formats import WORDS, format_of
 from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import Format
@@ -307,6 +307,7 @@ ROWS: dict[str, Write] = {
     "rescale": rescale,
     "scaled": scaled,
     "to_grid": to_grid,
+    "join": join,
     "stop_gradient": _same,
     "barrier": _same,
 }

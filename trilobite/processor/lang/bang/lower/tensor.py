@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 
 from trilobite.processor.isa.formats import BY_NAME, I64, Format
+from trilobite.processor.isa.row import VALUE_FIELDS, value_format
 from trilobite.processor.lang.bang.llvm.instructions import Instruction
 from trilobite.processor.lang.bang.lower.function import FunctionLowering, Lowered
 from trilobite.processor.lang.bang.lower.scalars import word
 from trilobite.processor.lang.bang.table import FORMS, Intrinsic
 from trilobite.processor.lang.bounds import CALL
-from trilobite.processor.lang.intrinsics import SCALAR_FIELDS, contract
+from trilobite.processor.lang.intrinsics import contract
 from trilobite.processor.lang.ir import Constant, Value
 from trilobite.processor.lang.types import is_float
 
@@ -120,7 +121,7 @@ def emit(
     promise = contract(mnemonic)
     values = []
     for field, text in zip(promise.fields, operands, strict=True):
-        scalar = formats[0] if field in SCALAR_FIELDS and formats else None
+        scalar = value_format(field, formats) if field in VALUE_FIELDS and formats else None
         values.append(_operand(f, call, text, scalar))
     given = flags or tuple(flag.choices[0] for flag in promise.row.flags)
     made = f.builder.tensor(mnemonic, values, formats, given)
