@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -136,3 +138,34 @@ def test_a_large_weight_that_is_turned_is_held_once() -> None:
     x = rng.standard_normal((5, 300)).astype(np.float32)
     np.testing.assert_allclose(session.run({"x": x})["y"], x @ w.T, rtol=1e-4, atol=1e-4)
     assert list(session.program.constants) == ["w"] and session.program.weights() == w.nbytes
+
+
+def test_a_large_file_is_let_go_once_it_is_read(tmp_path: Path) -> None:
+    """Weights are copies, whichever field holds them: the file may change under a session."""
+    first, second = (rng.standard_normal((512, 300)).astype(np.float32) for _ in range(2))
+    nodes = [node("Transpose", "a", "t", perm=[1, 0]), node("MatMul", "x t", "m"), node("MatMul", "m b", "y")]
+    proto = model(nodes, {"x": (np.float32, [2, 300])}, ["y"], {"a": first, "b": second})
+    (typed,) = (t for t in proto.graph.initializer if t.name == "b")
+    typed.ClearField("raw_data")
+    typed.float_data.extend(second.ravel().tolist())
+    path = tmp_path / "large.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert path.stat().st_size > 1 << 20
+    session = tb.inference.load(path)
+    with path.open("r+b") as file:
+        file.truncate(10)
+    x = rng.standard_normal((2, 300)).astype(np.float32)
+    np.testing.assert_allclose(session.run({"x": x})["y"], x @ first.T @ second, rtol=1e-3, atol=1e-2)
+
+
+def test_a_turned_weight_is_no_second_array() -> None:
+    """A Transpose of a large weight is part of the graph: what enters is the array of the file."""
+    w = rng.standard_normal((200, 300)).astype(np.float32)
+    nodes = [node("Transpose", "w", "t", perm=[1, 0]), node("MatMul", "x t", "y")]
+    session = tb.inference.load(model(nodes, {"x": (np.float32, [2, 300])}, ["y"], {"w": w}))
+    x = rng.standard_normal((2, 300)).astype(np.float32)
+    np.testing.assert_allclose(session.run({"x": x})["y"], x @ w.T, rtol=1e-4, atol=1e-4)
+    (step,) = session.program.steps
+    (function,) = step.functions.values()
+    (entries,) = function.entries.values()
+    assert w.shape in [v.type.shape for v in entries[0].recording.graph.inputs]

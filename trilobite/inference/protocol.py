@@ -138,12 +138,12 @@ _BITS = {
 
 
 def typed_data(tensor: Proto, code: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The numbers of a tensor that has them in fields of their own kind, flat."""
+    """The numbers of a tensor that has them in fields of their own kind, flat, not as views of the file."""
     m, at = tensor._message, SCHEMAS["Tensor"]
     if dtype in (np.dtype(np.float32), np.dtype(np.complex64)):
-        return m.numbers(at["float_data"].number, "<f4").view(dtype)
+        return m.numbers(at["float_data"].number, "<f4").copy().view(dtype)
     if dtype in (np.dtype(np.float64), np.dtype(np.complex128)):
-        return m.numbers(at["double_data"].number, "<f8").view(dtype)
+        return m.numbers(at["double_data"].number, "<f8").copy().view(dtype)
     if code in _BITS:
         return m.long_integers(at["int32_data"].number).astype(_BITS[code]).view(dtype)
     wide = {7: "int64_data", 12: "uint64_data", 13: "uint64_data"}.get(code, "int32_data")

@@ -12,12 +12,14 @@ from typing import Any
 
 from trilobite.base.errors import FileError, StateError
 from trilobite.inference.formats import NETWORKS, to_onnx
+from trilobite.inference.formats.mapped import mapped
 from trilobite.inference.functions import Functions, with_gradients
 from trilobite.inference.model import Graph, Model, Named, Node, ValueType
 from trilobite.inference.protocol import ATTRIBUTE_KINDS, Proto
 from trilobite.inference.tensors import dtype_of, to_array
 
 _DEEPEST = 16
+_MAPPED = 1 << 20  # bytes from which on a file is mapped
 _LARGEST = 2**31  # protocol buffers have no larger ones; data beyond that lies beside the file
 
 
@@ -38,7 +40,7 @@ def read(source: Any) -> Model:
     if _is_message(source):
         return _model(source, None)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _model(_parsed(bytes(source), "the bytes given"), None)
+        return _model(_parsed(memoryview(bytes(source)), "the bytes given"), None)
     path = Path(source)
     if path.suffix.lower() in NETWORKS and path.is_file():
         return _model(to_onnx(path), None)
@@ -48,7 +50,12 @@ def read(source: Any) -> Model:
         raise FileError(
             f"{path.name} has {path.stat().st_size} bytes", expected="at most 2 GiB in one ONNX file"
         )
-    return _model(_parsed(path.read_bytes(), path.name), path.parent.resolve())
+    return _model(_parsed(_content(path), path.name), path.parent.resolve())
+
+
+def _content(path: Path) -> memoryview:
+    """A large file is mapped while it is read: weights are copied out of it once, and it is let go."""
+    return memoryview(path.read_bytes()) if path.stat().st_size < _MAPPED else mapped(path)[0]
 
 
 def _is_message(source: Any) -> bool:
@@ -56,9 +63,9 @@ def _is_message(source: Any) -> bool:
     return type(source).__name__ == "ModelProto" and hasattr(source, "ParseFromString")
 
 
-def _parsed(data: bytes, what: str) -> Proto:
+def _parsed(data: memoryview, what: str) -> Proto:
     try:
-        proto = Proto("Model", memoryview(data), what)
+        proto = Proto("Model", data, what)
     except FileError as error:
         raise FileError(
             f"{what} is no ONNX model: {error.what}",

@@ -28,6 +28,7 @@ ENTRY = "entry"  # what a kernel's text calls its function
 _LEVELS = (0, 1, 2, 3)
 
 
+@lru_cache(maxsize=64)  # a kernel that many steps have is asked for again and again
 def symbol(text: str, level: int) -> str:
     """The name that `entry` has in the object: equal kernels have equal names, others never collide."""
     return "k" + hashlib.sha256(f"{level}\n{text}".encode()).hexdigest()[:32]

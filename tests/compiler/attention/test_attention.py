@@ -175,3 +175,17 @@ def test_nothing_as_large_as_the_scores_is_planned() -> None:
     lowered = f.lower(q, k, v)
     compiled = executable(lowered.graph, "cpu", lowered.usage).main
     assert compiled.program({}).packing.peak < 2 * n * n * 4 / 4
+
+
+def test_sizes_are_words_of_the_kernel() -> None:
+    """Windows with other numbers of heads, queries and keys, and masks that repeat otherwise: one kernel."""
+    texts = set()
+    for heads, windows, queries, keys in ((3, 4, 49, 49), (6, 2, 49, 49), (2, 3, 49, 70)):
+        q = normal(2, windows, heads, queries, 16)
+        k, v = (normal(2, windows, heads, keys, 16, seed=i) for i in (1, 2))
+        mask = normal(windows, 1, queries, keys, seed=3)
+        f = tb.jit(lambda q, k, v, mask: attention(q, k, v, mask), target="cpu")
+        assert "attention" in kinds(f, q, k, v, mask)
+        close(f(q, k, v, mask), attention(q, k, v, mask))
+        texts.add(f.lower(q, k, v, mask).compile().stages["llvm"])
+    assert len(texts) == 1

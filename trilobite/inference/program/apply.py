@@ -43,7 +43,7 @@ def _of_known(node: Node, row: Row, operands: Sequence[Any]) -> list[Any] | None
             return [Known(r) for r in evaluated(node, [None if v is None else v.array for v in operands])]
         except ShapeError:
             return None
-    if _too_large(row, operands) or is_kept(node, operands):
+    if _too_large(row, operands) or is_kept(node, operands) or is_turned_weight(node, operands):
         return None
     with outside():
         found = [_known(r) for r in _call(node, row, operands)]
@@ -55,6 +55,14 @@ def _too_large(row: Row, operands: Sequence[Any]) -> bool:
         return False
     sizes = [v.array for v in operands if v is not None and v.array.dtype.kind in "iu" and v.array.ndim == 1]
     return any(float(np.prod(np.abs(a.astype(np.float64)))) > LARGE for a in sizes)
+
+
+_WEIGHT = 1 << 16  # bytes of a weight that is not turned here: kernels read it as it lies
+
+
+def is_turned_weight(node: Node, operands: Sequence[Any]) -> bool:
+    """Is this a Transpose of a weight? Products take it in its stride; as an array it is a second copy."""
+    return node.op == "Transpose" and operands[0] is not None and operands[0].array.nbytes >= _WEIGHT
 
 
 KEPT = frozenset({"DequantizeLinear", "MatMulNBits"})

@@ -21,7 +21,7 @@ from trilobite.base.records import dataclass
 from trilobite.inference.model import Graph, Node, ValueType
 from trilobite.inference.operators import registry
 from trilobite.inference.operators.registry import Row
-from trilobite.inference.program.apply import apply
+from trilobite.inference.program.apply import apply, is_turned_weight
 from trilobite.inference.program.values import Known, is_tensor_dtype
 from trilobite.inference.tensors import DTYPES
 
@@ -79,9 +79,6 @@ _KEPT = {
     "MatMulNBits",
     "Dropout",
 }  # folded, they would take more memory or lose a pattern
-_LARGE = (
-    1 << 16
-)  # bytes of a weight that is not turned here: the model holds it, and kernels read it as it lies
 
 
 def partition(
@@ -135,7 +132,7 @@ def _fold(node: Node, row: Row, s: _State) -> bool:
         return False
     if any(v is not None and v.is_host for v in operands):
         return False
-    if node.op == "Transpose" and operands[0] is not None and operands[0].array.nbytes >= _LARGE:
+    if is_turned_weight(node, operands):
         return False
     results = apply(node, row, operands)
     if not all(isinstance(r, Known) for r in results):

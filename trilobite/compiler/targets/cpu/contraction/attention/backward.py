@@ -4,7 +4,7 @@ A unit is one key head with all query heads that share it, so what it adds to th
 is its own. Blocks of queries are taken in order: scores as in the forward kernel, weights from the kept
 logarithm, then four products with them.
 
-Words: q, k, v, out, below, slope of out, dq, dk, dv, mask, then queries and keys.
+Words: q, k, v, out, below, slope of out, dq, dk, dv, mask, then `Problem.words`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def backward_kernel(p: Problem, host: Host) -> NativeKernel:
     b = Block(t, p)
     q, k, v, out, below, slope, dq, dk, dv = (t.argument(i, "ptr") for i in range(9))
     mask = t.argument(9, "ptr") if p.mask is not None else None
-    queries, keys = (t.argument(i, "i64") for i in (10, 11))
+    sizes = [t.argument(i, "i64") for i in range(10, 14)]
+    queries, keys = sizes[:2]
     emit_micro(t, p.plan)
     emit_pack(t, p.plan, "pack_rows", Stored(b.dtype), b.columns, exact=True)
     s = _scratch(b, t.scratch)
@@ -62,7 +63,7 @@ def backward_kernel(p: Problem, host: Host) -> NativeKernel:
         _clear(t, head.dv, t.mul(keys, value_wide))
         with t.loop(0, p.group, name="shared") as g:
             own = t.add(t.mul(unit.index, p.group), g.index)
-            row_mask = b.mask_of(mask, own, queries, keys)
+            row_mask = b.mask_of(mask, own, sizes)
             with t.loop(0, queries, b.columns, name="block") as block:
                 at = t.add(t.mul(own, queries), block.index)
                 rows = t.smin(t.sub(queries, block.index), b.columns)

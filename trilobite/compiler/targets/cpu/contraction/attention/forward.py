@@ -4,7 +4,7 @@ A unit is one head and as many queries as a panel of products has columns, one q
 weights and sums of one key are vectors over queries, and no reduction crosses lanes. Scores of a block of
 keys live in scratch memory; nothing as large as queries × keys is ever written.
 
-Words: q, k, v, out, below (log of the sum of exponentials; only where it is kept), mask, queries, keys.
+Words: q, k, v, out, below (log of the sum of exponentials; only where it is kept), mask, `Problem.words`.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class Block:
             return [t.splat(t.load(bool_, t.address(mask, key)), self.lanes)] * p.plan.vectors
         return [t.load_splat(self.dtype, t.address(mask, key, self.dtype), self.lanes)] * p.plan.vectors
 
-    def mask_of(self, mask: Value | None, head: Value, queries: Value, keys: Value) -> Value | None:
-        """Where the part of the mask that belongs to a head begins."""
+    def mask_of(self, mask: Value | None, head: Value, sizes: Sequence[Value]) -> Value | None:
+        """Where the part of the mask that belongs to a head begins; `sizes` as in `Problem.words`."""
         t, spread = self.t, self.p.spread
         if mask is None or self.p.mask is None or spread.period == 1:
             return mask
-        part = t.sdiv(head, spread.repeats) if spread.repeats > 1 else head
-        part = part if spread.period is None else t.srem(part, spread.period)
+        queries, keys, repeats, period = sizes
+        part = t.srem(t.sdiv(head, repeats), period)
         rows = t.mul(part, queries) if spread.by_query else part
         return t.address(mask, t.mul(rows, keys), self.p.mask.dtype)
 
@@ -160,7 +160,8 @@ def forward_kernel(p: Problem, host: Host) -> NativeKernel:
     q, k, v, out = (t.argument(i, "ptr") for i in range(4))
     below = t.argument(4, "ptr") if keep else None
     mask = t.argument(5, "ptr") if p.mask is not None else None
-    queries, keys = (t.argument(i, "i64") for i in (6, 7))
+    sizes = [t.argument(i, "i64") for i in range(6, 10)]
+    queries, keys = sizes[:2]
     emit_micro(t, p.plan)
     emit_pack(t, p.plan, "pack_queries", Stored(b.dtype), b.columns, exact=True)
     if p.mask is not None and p.spread.by_query:
@@ -186,7 +187,7 @@ def forward_kernel(p: Problem, host: Host) -> NativeKernel:
         parts = _Parts(
             t.address(k, t.mul(t.mul(shared, keys), p.features * b.size)),
             t.address(v, t.mul(t.mul(shared, keys), p.value_features * b.size)),
-            b.mask_of(mask, head, queries, keys), panel, scores, sums, biases, keys, rows,
+            b.mask_of(mask, head, sizes), panel, scores, sums, biases, keys, rows,
         )  # fmt: skip
         top, total = _over_keys(b, parts, first, b.last_key(first, keys))
         _finish(b, sums, total, t.address(out, t.mul(at, p.value_features * b.size)), rows)

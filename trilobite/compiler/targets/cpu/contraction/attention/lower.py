@@ -51,15 +51,14 @@ def lower(equation: Equation) -> Lowering:
     place = {v: Operand("in", i) for i, v in enumerate(region.inputs)}
     place |= {v: Operand("out", i) for i, v in enumerate(region.outputs)}
     ins, outs = [place[v] for v in call.inputs], [place[v] for v in call.outputs]
-    kernel = _kernel(p, host)
-    sizes: tuple[Dim, ...] = (p.queries, p.keys)
+    kernel = _kernel(p.form, host)
     mask = ins[3] if p.mask is not None else 0
     if p.half == "backward":
         n = len(ins)
-        args = (*ins[:3], ins[n - 3], ins[n - 2], ins[n - 1], *outs[:3], mask, *sizes)
+        args = (*ins[:3], ins[n - 3], ins[n - 2], ins[n - 1], *outs[:3], mask, *p.words)
         units = _quotient(p.heads, p.group)
     else:
-        args = (*ins[:3], outs[0], outs[1] if p.half == "forward" else 0, mask, *sizes)
+        args = (*ins[:3], outs[0], outs[1] if p.half == "forward" else 0, mask, *p.words)
         units = p.heads * _blocks(p.queries, p.plan.columns)
     return Lowering((Step(kernel, args, units, _flops(p)),), why="softmax is kept up block by block of keys")
 

@@ -7,6 +7,7 @@ reason why the kernels here do not run it; then the composite's body is compiled
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from trilobite.base.dtypes import bool_, float32, float64
@@ -59,6 +60,19 @@ class Problem:
     @property
     def dtype(self) -> object:
         return self.plan.accumulator
+
+    @property
+    def form(self) -> Problem:
+        """All that decides a kernel's text: sizes are words of the kernel."""
+        mask = None if self.mask is None else TensorType((), self.mask.dtype)
+        spread = Spread(1, 1 if self.spread.period == 1 else None, self.spread.by_query)
+        return replace(self, heads=1, queries=1, keys=1, mask=mask, spread=spread)
+
+    @property
+    def words(self) -> tuple[Dim, ...]:
+        """Queries, keys, and which part of the mask a head has: number `head // repeats % period`."""
+        period = self.heads if self.spread.period is None else self.spread.period
+        return self.queries, self.keys, self.spread.repeats, period
 
 
 def problem_of(e: Equation, host: Host) -> Problem:
