@@ -2,8 +2,8 @@
 
 A model of 16 layers of 1,792 × 1,792 (206 MB in float32) with Adam, trained three steps on a small batch,
 measured after a step. Of P bytes of parameters on n ranks, a rank keeps: without ZeRO 4P (parameters,
-gradients, two moments); in stages 1 and 2 P + 4P/n (its part of gradients and moments, and of the parameters
-once more, which the optimiser changes; the textbook's P + 3P/n counts that part once); in stage 3 4P/n.
+gradients, two moments); in stages 1 and 2 P + 3P/n (its part of gradients and moments); in stage 3 4P/n.
+Beside it the most that there was: whole gradients at the end of an eager backward pass.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from trilobite import cluster, nn, optim
 WIDTH, LAYERS = 1792, 16
 
 
-def resident() -> float:
+def resident(row: str = "VmRSS") -> float:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     rows = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line
     )
-    return float(rows["VmRSS"].split()[0]) * 1024
+    return float(rows[row].split()[0]) * 1024
 
 
 def model() -> nn.Module:
@@ -60,13 +60,13 @@ def main() -> None:
         net.reduce_gradients()
         opt.step()
     grown = resident() - before
-    part = 4 * whole / n
-    formula = {0: 4 * whole, 1: whole + part, 2: whole + part, 3: part}[stage]
-    most = float(cluster.all_reduce(np.float64(grown), "max").item())
+    split = whole + 3 * whole / n
+    formula = {0: 4 * whole, 1: split, 2: split, 3: 4 * whole / n}[stage]
+    most, peak = cluster.all_reduce(np.array([grown, resident("VmHWM") - before]), "max").tolist()
     if cluster.rank() == 0:
-        ratio = most / formula
         print(
-            f"stage {stage}: {most / 1e6:.0f} MB a rank, formula {formula / 1e6:.0f} MB, {ratio:.2f}",
+            f"stage {stage}: {most / 1e6:.0f} MB a rank, formula {formula / 1e6:.0f} MB, "
+            f"{most / formula:.2f}; at most {peak / 1e6:.0f} MB",
             flush=True,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,56 @@ def kept(stage: int, n: int) -> tuple[int, int, int]:
     grads = [p.grad.size for p in (*model.parameters(), *zero.shards) if p.grad is not None]
     state = [t.size for row in zero.optimizer.state.values() for k, t in row.items() if k != "step"]
     return sum(p.size for p in held), sum(grads), sum(state)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_parts_lie_in_the_memory_of_whole_parameters(stage: int) -> None:
+    """P + 3P/n, not P + 4P/n; also behind steps, in the eager form, where memory is the parameter's own."""
+
+    def rank() -> list[bool]:
+        at, model = case("mlp"), made("mlp")
+        zero = c.Zero(model, adam, stage)
+        lie = []
+        for _ in range(2):
+            zero.zero_grad()
+            loss_of(zero(tb.tensor(at.x)), tb.tensor(at.y)).backward()
+            lie.append(stage == 1 or all(p.grad is None for p in model.parameters()))
+            zero.reduce_gradients()
+            zero.step()
+            pairs = zip(model.parameters(), zero.shards, strict=True)
+            lie += [np.may_share_memory(p._cell.value, q._cell.value) for p, q in pairs]
+        return lie
+
+    assert all(itertools.chain(*c.lockstep(rank, 3)))
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_compiled_and_eager_steps_in_turn(stage: int) -> None:
+    """Parts that lie in whole parameters, and those that compiled steps leave beside them."""
+
+    def rank() -> Trained:
+        at, model = case("mlp"), made("mlp")
+        zero = c.Zero(model, adam, stage)
+        tb.manual_seed(3)
+        x, y = c.own_rows(at.x), c.own_rows(at.y)
+
+        def step(x: Any, y: Any) -> Any:
+            loss = loss_of(zero(x), y)
+            zero.zero_grad()
+            loss.backward()
+            zero.reduce_gradients()
+            zero.step()
+            return loss.detach()
+
+        compiled, losses, grads = tb.jit(step), [], []
+        for i in range(STEPS):
+            run = compiled if i % 4 in (1, 2) else step
+            losses.append(c.all_reduce(run(x, y), "mean").item())
+            grads.append(whole_gradients(zero, {n: tuple(p.shape) for n, p in model.named_parameters()}))
+        return Trained(losses, grads[0], grads[-1], copied(zero.parameters_whole()))
+
+    for found in c.lockstep(rank, 2):
+        check_equal(found, one_process("mlp"))
 
 
 @pytest.mark.parametrize("n", [2, 4])

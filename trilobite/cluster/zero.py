@@ -2,25 +2,28 @@
 
 | stage | optimiser state | gradients | parameters | moved in a step, per rank |
 |---|---|---|---|---|
-| 1 | a part | all | all | all_reduce of gradients, all_gather of parameters |
-| 2 | a part | a part | all | reduce_scatter of gradients, all_gather of parameters |
+| 1 | a part | all, until they are summed | all | all_reduce of gradients, all_gather of parameters |
+| 2 | a part | a part | all | reduce_scatter of each gradient as it is there, all_gather of parameters |
 | 3 | a part | a part | a part | all_gather where a unit runs, reduce_scatter of its gradients |
 
-A rank's part of a parameter is a piece of its elements in one line. The optimiser sees these pieces as its
-parameters, so it must treat every element alone: those that look at whole parameters (LAMB, Adafactor) are
-refused.
+A rank's part of a parameter is a piece of its elements in one line; in stages 1 and 2 it lies in the memory
+of the whole one. The optimiser sees these pieces as its parameters, so it must treat every element alone:
+those that look at whole parameters (LAMB, Adafactor) are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
 from trilobite.cluster.gradients import clip_grad_norm_, rows_of_all, same_start, weighed, weight_of
-from trilobite.cluster.groups import Group, as_group
+from trilobite.cluster.groups import Group, as_group, part_of
 from trilobite.cluster.randomness import one_randomness
 from trilobite.framework.checkpointing import checkpoint
 from trilobite.framework.modes import no_grad
@@ -57,8 +60,14 @@ class Zero(Module):
         self.shards = [self._shard(p) for p in self._whole]
         self.optimizer = optimizer(self.shards)
         self._refuse_whole()
+        if stage < 3:
+            self._lie_in_whole()
         if stage == 3:
             self._take_away(units or _units(module), again)
+        elif stage == 2:
+            for k, p in enumerate(self._whole):
+                if p.requires_grad:
+                    p.register_post_accumulate_grad_hook(partial(self._scatter, k))
 
     def _refuse_whole(self) -> None:
         if not self.optimizer.elementwise or len(self.optimizer.param_groups) == 0:
@@ -73,6 +82,17 @@ class Zero(Module):
         with no_grad():
             line = c.part(p.detach().reshape(-1), group=self.group)
         return Parameter(line.numpy().copy(), requires_grad=p.requires_grad)
+
+    def _lie_in_whole(self) -> None:
+        """Parts take no memory of their own, as long as the whole parameters are arrays that are there."""
+        cuts = [part_of(_count(shape), self.group) for shape in self._shapes]
+        for p, q, (begin, end) in zip(self._whole, self.shards, cuts, strict=True):
+            whole, own = p._cell.held, q._cell.held
+            if type(whole) is not np.ndarray or type(own) is not np.ndarray or not whole.flags.c_contiguous:
+                continue
+            line = whole.reshape(-1)[begin:end]
+            if own.shape == line.shape and own.dtype == line.dtype and not np.may_share_memory(own, line):
+                q._cell.value = line
 
     def _gathered(self, k: int) -> Tensor:
         """A whole parameter; its gradient goes to the shards, summed over the members."""
@@ -172,17 +192,24 @@ class Zero(Module):
         n = self.group.size
         with no_grad():
             for p, q in zip(self._whole, self.shards, strict=True):
-                if self.stage == 3:
-                    if q.grad is not None:
-                        q.grad = q.grad / n
-                elif p.grad is not None:
-                    q.grad = self._summed(p.grad.reshape(-1)) / n
-                    p.grad = None
+                if self.stage == 1 and p.grad is not None:
+                    q.grad, p.grad = self._summed(p.grad.reshape(-1)), None
+                if q.grad is not None:
+                    q.grad = q.grad / n
 
     def _summed(self, line: Tensor) -> Tensor:
+        """This member's part of the sum."""
         if self.stage == 2:
             return c.reduce_scatter(line, group=self.group)
         return c.part(c.all_reduce(line, group=self.group), group=self.group)
+
+    def _scatter(self, k: int, p: Tensor) -> None:
+        """Stage 2: a gradient is summed and cut as soon as it is there, so that no rank keeps it whole."""
+        with no_grad():
+            assert p.grad is not None
+            own = self._summed(p.grad.reshape(-1))
+            p.grad, q = None, self.shards[k]
+            q.grad = own if q.grad is None else q.grad + own
 
     def clip_grad_norm_(self, max_norm: float) -> Tensor:
         """Between reduce_gradients() and step()."""
@@ -199,6 +226,7 @@ class Zero(Module):
         with no_grad():
             for k, p in enumerate(self._whole):
                 p._store(self._gathered(k).detach()._read())
+        self._lie_in_whole()
 
     def parameters_whole(self) -> dict[str, Tensor]:
         """All parameters by their names in the module, whole, on every member."""

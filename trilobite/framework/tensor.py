@@ -357,7 +357,8 @@ class Tensor(Attached):
             for stop in listeners:
                 stop()
         shared: set[int] = {id(cells.bottom(seed))}
-        for leaf, ct in found.items():
+        for leaf in list(found):
+            ct = found.pop(leaf)  # one after another: a gradient may be a copy of what has arrived
             if isinstance(leaf, GradLeaf) and (only is None or leaf in only):
                 accumulate(leaf, ct if create_graph else ctx.ambient.strip(ct), shared)
 
