@@ -15,6 +15,7 @@ from trilobite.processor.isa.encode import Instruction, unlawful
 from trilobite.processor.isa.table import TABLE
 from trilobite.processor.sim import chip as chip_module
 from trilobite.processor.sim import emit
+from trilobite.processor.sim import translate as translate_module
 from trilobite.processor.sim.chip import Chip
 from trilobite.processor.sim.kernels import KERNELS
 
@@ -41,6 +42,7 @@ def run_both(
         words = [array.address if array is not None else 0, *arguments]
         if translate:
             monkeypatch.setattr(chip_module, "TRANSLATE_AFTER", 0)
+            monkeypatch.setattr(translate_module, "HEAT", 1)
         execution = Chip(device.machine, device.memory, KERNELS, translate).execute(program, 0, words)
         pads = device.memory.pad("N", 0, 0).tobytes()
         results.append((array.numpy().tobytes() if array is not None else b"", pads, execution))
@@ -136,6 +138,29 @@ LOOPS = """
 def test_loops_calls_and_memory(monkeypatch) -> None:
     execution = run_both(LOOPS, monkeypatch=monkeypatch, data=np.zeros(4, np.int64))
     assert execution.instructions > 15_000
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_programs_in_parts(size: int, monkeypatch) -> None:
+    """A large program is compiled part by part, and goes on in the next where one ends."""
+    made = []
+    compiled = translate_module.Translation._compile
+    monkeypatch.setattr(translate_module, "PART", size)
+    monkeypatch.setattr(
+        translate_module.Translation, "_compile", lambda self, part: (made.append(part), compiled(self, part))
+    )
+    execution = run_both(LOOPS, monkeypatch=monkeypatch, data=np.zeros(4, np.int64))
+    assert execution.instructions > 15_000 and len(made) > 2
+
+
+def test_code_that_is_passed_once_is_not_compiled(monkeypatch) -> None:
+    made = []
+    monkeypatch.setattr(translate_module.Translation, "_compile", lambda self, part: made.append(part))
+    monkeypatch.setattr(chip_module, "TRANSLATE_AFTER", 0)
+    program = assemble_program("\n".join(["SADD $1, $1, #1"] * (2 * translate_module.PART + 1)))
+    device = Device("dlp-s")
+    Chip(device.machine, device.memory, KERNELS, True).execute(program, 0, [0])
+    assert not made
 
 
 def test_faults_are_the_interpreters(monkeypatch) -> None:

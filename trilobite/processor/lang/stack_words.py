@@ -14,6 +14,7 @@ from trilobite.processor.lang.ir import Argument, Buffer, Constant, Function, Op
 from trilobite.processor.lang.types import STACK, is_pointer
 
 Slot = tuple[Buffer, int | None]  # a place in a buffer of the stack; None: somewhere in it
+FAR = 1 << 62
 ROUNDS = 12  # references to references that are followed
 _MOVES = ("offset", "load", "note")  # do not hand an address on
 
@@ -27,7 +28,9 @@ class StackWords:
             self._note(op)
         self._stored: dict[Buffer, list[tuple[int | None, Value]]] = {}
         self._escaped: set[Buffer] = set()
-        self._asked: set[Op] = set()  # being looked at: a circle adds nothing to itself
+        self._asked: dict[Op, int] = {}  # being looked at, by depth: a circle adds nothing to itself
+        self._circle = FAR  # the least depth that a circle led back to
+        self._known: dict[Op, Value | bool | None] = {}  # what `_held` found, while stores are the same
         self._gather()
 
     def _note(self, op: Op) -> None:
@@ -53,9 +56,12 @@ class StackWords:
             escaped = set(self._given_away())
             if stored == self._stored and escaped == self._escaped:
                 self._escaped = escaped | (set(self._addressed()) if lost else set())
+                self._known.clear()
                 return
             self._stored, self._escaped = stored, escaped
+            self._known.clear()
         self._escaped = set(self._stored)
+        self._known.clear()
 
     def _given_away(self) -> Iterator[Buffer]:
         """Buffers whose address goes to an operation that may do anything, or into other memory."""
@@ -87,6 +93,7 @@ class StackWords:
             if pointer.op.opcode not in ("load", "get"):
                 return None if pointer.op.opcode == "select" else False
             if pointer.op in self._asked:
+                self._circle = min(self._circle, self._asked[pointer.op])
                 return False
             found = self._held(pointer.op)
             if not isinstance(found, Value):
@@ -96,17 +103,25 @@ class StackWords:
 
     def _held(self, op: Op) -> Value | bool | None:
         """The one value that a load or variable has. Else False if it is none of the stack's: it comes out of
-        other memory, or none is that it may be."""
-        self._asked.add(op)
-        try:
-            held = self.values(op)
-            if held is None:
-                return False if self.place(op.operands[0], op.attrs["offset"]) is False else None
-            if len(held) == 1:
-                return held[0]
-            return False if held and all(self.place(v, 0) is False for v in held) else None
-        finally:
-            self._asked.discard(op)
+        other memory, or none is that it may be. What a circle cut short is not kept."""
+        if op in self._known:
+            return self._known[op]
+        depth, outer = len(self._asked), self._circle
+        self._asked[op], self._circle = depth, FAR
+        found = self._looked_up(op)
+        del self._asked[op]
+        if self._circle >= depth:
+            self._known[op], self._circle = found, FAR
+        self._circle = min(self._circle, outer)
+        return found
+
+    def _looked_up(self, op: Op) -> Value | bool | None:
+        held = self.values(op)
+        if held is None:
+            return False if self.place(op.operands[0], op.attrs["offset"]) is False else None
+        if len(held) == 1:
+            return held[0]
+        return False if held and all(self.place(v, 0) is False for v in held) else None
 
     def values(self, op: Op) -> list[Value] | None:
         """All that the load of a word, or the use of a variable, may find; or None."""

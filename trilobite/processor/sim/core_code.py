@@ -80,6 +80,8 @@ class CoreCode:
 
     def run(self, core: Core, limit: int) -> int:
         """Runs until something is left to the interpreter; gives the instructions executed."""
+        if not self.translation.is_ready(core.pc):
+            return 0
         state, started = self.state, core.pc
         state[:64] = np.array(core.registers, np.uint64).view(np.int64)
         state[PC] = core.pc

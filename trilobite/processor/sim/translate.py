@@ -8,6 +8,7 @@ module changes only speed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import numpy as np
 from trilobite.native.jit import POINTER, NativeModule
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.sim import emit
+from trilobite.processor.sim.native_state import PC
 from trilobite.processor.sim.prepared import Prepared
 from trilobite.processor.sim.record import SCALAR_CLASSES
 from trilobite.processor.sim.site_table import SiteTable
@@ -27,6 +29,8 @@ JUMPS = ("JUMP", "CALL", "RET")
 # Blocks times registers (what becomes of them are joins); beyond this registers stay in memory, so that
 # compiling stays quick.
 MAX_PROMOTED = 4000
+PART = 2048  # instructions that are compiled together if a program is large
+HEAT = 2048  # times that such a part is met before compiling it is worth its price
 MAX_INLINED = 64  # scalar accesses; beyond this their checks are called, not copied
 
 
@@ -38,29 +42,92 @@ class Block:
     last: int
 
 
+class Part:
+    """Blocks of a program that are compiled together, once enough has passed through their doors."""
+
+    def __init__(self, blocks: Sequence[Block], doors: set[int]) -> None:
+        self.blocks, self.doors = blocks, doors
+        self.heat = 0
+        self.module: NativeModule | None = None
+
+
 class Translation(SiteTable):
-    """The machine code of one program, for any number of cores."""
+    """The machine code of one program, for any number of cores. A large program is compiled part by part:
+    LLVM's time grows faster than the code, and much of such code is passed through once."""
 
     def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer] = emit.Writer) -> None:
         super().__init__(code if writer.does_tensors else ())
+        self._code_of_program, self._writer = code, writer
         native = [_is_native(prepared) or place in self.numbers for place, prepared in enumerate(code)]
-        blocks = _blocks(code, native, self.numbers)
-        self.doors = _doors(code, native) & {block.first for block in blocks}
-        used = sorted({register for prepared in code for register in _registers(prepared)})
-        promoted = len(blocks) * len(used) <= MAX_PROMOTED
-        made = writer(
-            used, promoted=promoted, inlined=sum(p.row.mnemonic in MEMORY for p in code) <= MAX_INLINED
-        )
+        parts = _parts(_blocks(code, native, self.numbers), len(code))
+        doors = _doors(code, native)
+        if len(parts) > 1:
+            doors |= _crossings(code, parts)
+        self._parts = [Part(part, doors & {block.first for block in part}) for part in parts]
+        self._part_at = {door: part for part in self._parts for door in part.doors}
+        self.doors = set(self._part_at)
+        if len(parts) == 1:
+            self._compile(self._parts[0])
+
+    def _compile(self, part: Part) -> None:
+        code = self._code_of_program
+        covered = [prepared for block in part.blocks for prepared in code[block.first : block.last + 1]]
+        used = sorted({register for prepared in covered for register in _registers(prepared)})
+        promoted = len(part.blocks) * len(used) <= MAX_PROMOTED
+        accesses = sum(prepared.row.mnemonic in MEMORY for prepared in covered)
+        made = self._writer(used, promoted=promoted, inlined=accesses <= MAX_INLINED)
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, blocks, sorted(self.doors), self, made)
+            text = _module_text(code, part.blocks, sorted(part.doors), self, made)
         # The optimiser's time grows faster than the code: large programs do with the code generator's own,
         # and for the others its few light passes give code as fast as all of them.
-        self._module = NativeModule(text, {"run": (None, (POINTER, POINTER))}, level=int(promoted))
-        self._function = self._module["run"]
+        part.module = NativeModule(text, {"run": (None, (POINTER, POINTER))}, level=int(promoted))
+
+    def is_ready(self, place: int) -> bool:
+        """Whether the code behind a door is compiled; one that is met often enough gets it."""
+        part = self._part_at[place]
+        if part.module is None:
+            part.heat += 1
+            if part.heat < HEAT:
+                return False
+            self._compile(part)
+        return True
 
     def run(self, state: Array, counts: Array) -> None:
-        """Runs a core from its program counter on."""
-        self._function(state.ctypes.data, counts.ctypes.data)
+        """Runs a core from its program counter on, from one part to the next."""
+        following: Part | None = self._part_at[int(state[PC])]
+        part = None
+        while following is not None and following.module is not None and following is not part:
+            part = following
+            following.module["run"](state.ctypes.data, counts.ctypes.data)
+            following = self._part_at.get(int(state[PC]))
+
+    def is_cold(self, place: int) -> bool:
+        part = self._part_at.get(place)
+        return (part is not None and part.module is None) or super().is_cold(place)
+
+
+def _parts(blocks: Sequence[Block], length: int) -> list[list[Block]]:
+    """Blocks of about PART instructions each; programs up to twice that are one part."""
+    if length <= 2 * PART:
+        return [list(blocks)]
+    parts: list[list[Block]] = [[]]
+    for block in blocks:
+        if parts[-1] and block.last - parts[-1][0].first >= PART:
+            parts.append([])
+        parts[-1].append(block)
+    return parts
+
+
+def _crossings(code: Sequence[Prepared], parts: Sequence[Sequence[Block]]) -> set[int]:
+    """Where one part can go on in another: branches, and what a part begins with."""
+    firsts = [part[0].first for part in parts]
+    found = set(firsts)
+    for place, prepared in enumerate(code):
+        if prepared.row.immediate is not None and prepared.row.immediate.kind == "target":
+            target = place + prepared.instruction.immediate
+            if bisect_right(firsts, target) != bisect_right(firsts, place):
+                found.add(target)
+    return found
 
 
 def _is_native(prepared: Prepared) -> bool:

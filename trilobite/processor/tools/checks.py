@@ -19,6 +19,7 @@ from trilobite.processor.sim.control import ATOMIC_SPACES, LOADABLE, STORABLE
 from trilobite.processor.sim.core import MASK, Core, NativeCode
 from trilobite.processor.sim.memory import Memory, MemoryFault, Place
 from trilobite.processor.sim.prepared import Prepared, queue_of
+from trilobite.processor.sim.translate import PART
 from trilobite.processor.tools.array_checker import ArrayChecker
 from trilobite.processor.tools.findings import CheckFailed, Finding
 from trilobite.processor.tools.memory_checker import MemoryChecker
@@ -47,7 +48,7 @@ class Checks:
         self.memory, self._is_native = memory, native
         self._interpreted = 0
         self.most: int | None = None  # instructions that may be looked at one by one
-        self._patience = NATIVE_AFTER * (1 + len(program.instructions) // COMPILED_AT_ONCE)
+        self._patience = NATIVE_AFTER * (1 + min(len(program.instructions), PART) // COMPILED_AT_ONCE)
         self._codes: dict[Place, NativeCode] = {}
         self.findings: list[Finding] = []
         self.races = RaceChecker(machine, memory, program, self.findings.append)

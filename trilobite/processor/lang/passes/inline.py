@@ -13,21 +13,28 @@ from trilobite.processor.lang.passes.clone import clone_blocks
 
 
 def inline(module: KernelModule, function: Function, kept: Collection[str] = ()) -> bool:
-    """Inlines until no call is left but those to functions that are kept."""
-    changed = False
-    while True:
-        found = next(((b, op) for b in function.blocks for op in b.ops if _is_inlined(op, kept)), None)
-        if found is None:
-            return changed
-        _inline_call(module, function, *found)
-        changed = True
+    """Inlines until no call is left but those to functions that are kept. Blocks are passed through once:
+    behind a call go the blocks of the called function, then the rest of its own block."""
+    replaced: dict[Value, Value] = {}
+    at = inlined = 0
+    while at < len(function.blocks):
+        call = next((op for op in function.blocks[at].ops if _is_inlined(op, kept)), None)
+        if call is not None:
+            replaced |= _inline_call(module, function, at, call)
+            inlined += 1
+        at += 1
+    for op in function.ops():
+        op.replace_uses(replaced)
+    return inlined > 0
 
 
 def _is_inlined(op: Op, kept: Collection[str]) -> bool:
     return op.opcode == "call" and op.attrs["function"] not in kept
 
 
-def _inline_call(module: KernelModule, function: Function, block: Block, call: Op) -> None:
+def _inline_call(module: KernelModule, function: Function, at: int, call: Op) -> dict[Value, Value]:
+    """Cuts the block with this number at its call; gives what stands for the call's results."""
+    block = function.blocks[at]
     called = module.functions[call.attrs["function"]]
     scope = f"{call.attrs['function']}"
     variables = {v: Variable(v.name, v.type, v.scope or scope, v.location, v.shown) for v in called.variables}
@@ -47,8 +54,5 @@ def _inline_call(module: KernelModule, function: Function, block: Block, call: O
         if last.opcode == "return":
             new.ops[-1] = Op("jump", location=last.location, targets=[Target(rest, last.operands)])
             new.ops[-1].block = new
-    at = function.blocks.index(block) + 1
-    function.blocks[at:at] = [*made.values(), rest]
-    replaced: dict[Value, Value] = dict(zip(call.results, results, strict=True))
-    for op in function.ops():
-        op.replace_uses(replaced)
+    function.blocks[at + 1 : at + 1] = [*made.values(), rest]
+    return dict(zip(call.results, results, strict=True))
