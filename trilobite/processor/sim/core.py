@@ -174,7 +174,7 @@ class Core:
             if not plan.records:
                 plan.records = self._records(prepared, plan.operands)
             self.trace.tail.extend(plan.records)
-        if self.observer is None and self.native is not None and self.kernels:
+        if self.native is not None and self.kernels:
             self.native.visited(self.pc, plan.operands)
 
     def _shown(self, prepared: Prepared) -> None:
@@ -201,7 +201,7 @@ class Core:
         if self.traced:
             self.flush()
             self.trace.tail.extend(self._records(prepared, o))
-        if self.observer is None and self.native is not None and self.kernels:
+        if self.native is not None and self.kernels:
             self.native.visited(self.pc, o)
 
     def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:

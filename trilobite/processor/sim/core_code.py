@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from trilobite.processor.isa.address import NUMBERS
+from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, WRAM, IllegalOperands, Operands, signed
 from trilobite.processor.sim import native_state
 from trilobite.processor.sim.core import Core
@@ -44,7 +45,7 @@ class CoreCode:
         self.translation, self.doors = translation, set(translation.doors)
         self._short: dict[int, int] = {}
         self.counts = np.zeros(len(SCALAR_CLASSES), np.int64)
-        self.state = np.zeros(native_state.STATE_WORDS, np.int64)
+        self.state = self._made_state()
         self._victim = 0
         for space, number in NUMBERS.items():
             if (
@@ -60,6 +61,9 @@ class CoreCode:
         self.state[native_state.ALIGNED] = -1 if memory.aligned else 0
         is_stepped = bool(translation.sites) or translation.needs_steps
         self._steps = Steps(translation, memory, self.state, self.counts) if is_stepped else None
+
+    def _made_state(self) -> Array:
+        return np.zeros(native_state.STATE_WORDS, np.int64)
 
     def follow(self, shadow: Shadow) -> None:
         """Tensor instructions are only noted from now on."""

@@ -38,6 +38,7 @@ class SiteTable:
         self.form_kinds: list[int] = []
         self._form_firsts: dict[Hashable, int] = {}
         self._made: dict[int, Form] = {}
+        self.made_forms: list[tuple[Site, Form]] = []  # by number
         for site in self.sites:
             site.forms = self._made
         self.numbers = {site.place: number for number, site in enumerate(self.sites)}
@@ -104,6 +105,7 @@ class SiteTable:
         if form is not None:
             self.forms[self._form_count] = site.form_words(form, int(self.first_form[number]))
             self._made[self._form_count] = form
+            self.made_forms.append((site, form))
             site.form_count += 1
             kind = (int(self.kinds[number]), form.key)
             self.form_kinds.append(self._form_firsts.setdefault(kind, self._form_count))

@@ -101,6 +101,15 @@ class Steps:
             setattr(self._tensors, name, array.ctypes.data)
         self._tensors.dry, self._tensors.undo_room = 1, len(shadow.undo) // 3
 
+    def ask(self, judge: int, judged: int) -> None:
+        """From now on this code is asked before a tensor instruction is done."""
+        self._tensors.judge, self._tensors.judged = judge, judged
+
+    @property
+    def sizes(self) -> Array:
+        """Bytes of each region of the instruction that is looked at."""
+        return self._kept["size"]
+
     def begin(self, core: Core) -> None:
         """Before a run of translated code."""
         tensors = self._tensors

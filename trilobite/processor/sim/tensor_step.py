@@ -76,6 +76,8 @@ class TensorState:
     undo_count: int
     undo_room: int
     fill: int  # code that fills bytes of the host
+    judge: int  # code that is asked before an instruction is done, with `judged`; 0: nobody is
+    judged: int
 
 
 def tensor(e: TensorState, site: int) -> int:
@@ -85,6 +87,8 @@ def tensor(e: TensorState, site: int) -> int:
     if e.site[first + IS_FORMED] != 0:
         return formed(e, site, first)
     if e.site[first + REGION_COUNT] == 0:  # a SYNC only leaves its record
+        if e.judge != 0:
+            invoke(e.judge, e.judged, site, -1)
         noted(e, site, first, -1)
         return 1
     return counted(e, site, first)
@@ -108,6 +112,8 @@ def counted(e: TensorState, site: int, first: int) -> int:
         return 1
     if has_scratch(e, (count + cycle) * e.site[first + SCRATCH_EACH] + LEAST_SCRATCH) == 0:
         return 0
+    if e.judge != 0 and invoke(e.judge, e.judged, site, -1) == 0:
+        return 0
     amount = count
     if e.site[first + IS_COPY] != 0:
         amount = e.size[0]
@@ -130,6 +136,8 @@ def formed(e: TensorState, site: int, first: int) -> int:
                 spoil_areas(e, at)
                 noted(e, site, first, form)
                 return 1
+            if e.judge != 0 and invoke(e.judge, e.judged, site, form) == 0:
+                return 0
             scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
             facts = e.form[at + FACTS]
             if invoke(e.form[at + KERNEL], e.host_address, scalars, 0, 0, facts, e.scratch) == 0:

@@ -32,7 +32,7 @@ MOST_ROWS = 1 << 16  # rows of a strided access that are held against another's
 class ArrayChecker:
     def __init__(self, program: Program, report: Callable[[Finding], None]) -> None:
         self.notes: Mapping[int, CallNote] = getattr(program, "notes", {})
-        self._all = _declared(program)
+        self._all = declared_arrays(program)
         self._report = report
         self._said = Wording(program)
         self._seen: set[tuple[str, str]] = set()
@@ -134,7 +134,7 @@ def _operand(
     return next(inside, found[0] if found else "")
 
 
-def _declared(program: Program) -> list[Array]:
+def declared_arrays(program: Program) -> list[Array]:
     """All arrays of scratchpads, in no function's frame."""
     found = []
     for place in getattr(program, "buffers", ()):

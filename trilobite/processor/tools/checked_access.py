@@ -19,16 +19,17 @@ from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.row import CODE
 from trilobite.processor.sim import native_state
 from trilobite.processor.sim.access import INNER, OWNER, SPACE_SHIFT, widened, word
+from trilobite.processor.tools.judge_state import ENTRY_WORDS
 from trilobite.processor.tools.planes import COUNT, PAGE, SHIFT
 
 # Words behind the simulator's own.
 CLOCK, FIRST, OWN, STACK_LOW, STACK_ON = range(native_state.STATE_WORDS, native_state.STATE_WORDS + 5)
 SLOTS = native_state.STATE_WORDS + 8  # spaces by their number, then the remembered DRAM blocks
-PAGES, PAGE_COUNT, BOXES, BOX_COUNT, READ_LOW, READ_HIGH, WRITE_LOW, WRITE_HIGH = range(8)
+PAGES, PAGE_COUNT, READS, READ_COUNT, READ_LOW, READ_HIGH, WRITE_LOW, WRITE_HIGH = range(8)
 SLOT_WORDS, BLOCK_SLOTS = 8, 4
 SLOT_COUNT = len(NUMBERS) + BLOCK_SLOTS
 WORDS = SLOTS + SLOT_COUNT * SLOT_WORDS
-ENTRY_WORDS = 4  # of a page: shift of its granule, writers, own reads, shadow (0: all written)
+ENTRY_USED = 4  # words of a page: shift of its granule, writers, own reads, shadow (0: all written)
 
 
 @cache
@@ -63,7 +64,7 @@ class _Question:
         page = t.lshr(at, PAGE.bit_length() - 1)
         t.return_if(t.icmp("uge", page, word(t, slot, PAGE_COUNT)), 0)
         entry = t.address(self._pointer(slot, PAGES), t.mul(page, ENTRY_WORDS), int64)
-        shift, writers, readers, shadow = (word(t, entry, k) for k in range(ENTRY_WORDS))
+        shift, writers, readers, shadow = (word(t, entry, k) for k in range(ENTRY_USED))
         inner = t.and_(at, PAGE - 1)
         count = t.lshr(t.constant("i64", self.size), shift)
         t.return_if(t.or_(t.icmp("eq", writers, 0), t.icmp("eq", count, 0)), 0)
@@ -126,12 +127,15 @@ class _Question:
         self, slot: Value, at: Value, writers: Value, granules: tuple[Value, Value], own: Value, byte: Value,
         follows: Value,
     ) -> None:  # fmt: skip
-        """Nobody may still read it: the ranges of others' reads are boxes."""
-        t, end, boxes = self.t, self.t.add(at, self.size), self._pointer(slot, BOXES)
-        with t.loop(0, word(t, slot, BOX_COUNT)) as box:
-            pair = t.address(boxes, t.shl(box.index, 1), int64)
-            low, high = (word(t, pair, side) for side in (0, 1))
-            t.return_if(t.and_(t.icmp("ult", at, high), t.icmp("ult", low, end)), 0)
+        """Nobody may still read it, as far as the ranges of others' reads tell."""
+        t, end, readers = self.t, self.t.add(at, self.size), self._pointer(slot, READS)
+        clocks = self._pointer(self.state, CLOCK)
+        with t.loop(0, word(t, slot, READ_COUNT)) as number:
+            uses = t.convert("inttoptr", t.load_type("i64", t.address(readers, number.index, int64)), "ptr")
+            thread, last, low, high = (word(t, uses, k) for k in range(4))
+            known = t.load_type("i64", t.address(clocks, thread, int64))
+            meets = t.and_(t.icmp("ult", at, high), t.icmp("ult", low, end))
+            t.return_if(t.and_(meets, t.icmp("ugt", last, known)), 0)
         self._mark(writers, granules, t.or_(word(t, self.state, OWN), own))
         with t.when(follows):
             t.store_type(self._written, byte, 1)

@@ -20,24 +20,23 @@ from trilobite.processor.isa.address import NUMBERS
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program
-from trilobite.processor.isa.row import ACC, CODE, GDRAM, NRAM, SRAM, WRAM
 from trilobite.processor.lang.bounds import CallNote
 from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.core_code import CoreCode
-from trilobite.processor.sim.memory import Memory, Place
+from trilobite.processor.sim.memory import Memory
 from trilobite.processor.sim.translate import Translation
+from trilobite.processor.tools import judge_state as table
 from trilobite.processor.tools.checked_access import (
     BLOCK_SLOTS,
-    BOX_COUNT,
-    BOXES,
     CLOCK,
-    ENTRY_WORDS,
     FIRST,
     OWN,
     PAGE_COUNT,
     PAGES,
+    READ_COUNT,
     READ_LOW,
+    READS,
     SLOT_COUNT,
     SLOT_WORDS,
     SLOTS,
@@ -48,20 +47,20 @@ from trilobite.processor.tools.checked_access import (
     allowed_text,
 )
 from trilobite.processor.tools.memory_checker import STACK, moves_stack
-from trilobite.processor.tools.planes import PAGE, SHIFT, Surface, Uses
-from trilobite.processor.tools.spans import Key, Span
+from trilobite.processor.tools.memory_table import MemoryTable
+from trilobite.processor.tools.native_tensors import SiteFacts, TensorJudge
+from trilobite.processor.tools.planes import SHIFT
 
 if TYPE_CHECKING:
     from trilobite.processor.tools.checks import Checks
 
 UNTOUCHED = (native_state.FAR, 0, native_state.FAR, 0)  # where reads and writes of a stretch lie: nowhere yet
-_TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
+_CHECKED: WeakKeyDictionary[Program, dict[bool, Checked]] = WeakKeyDictionary()  # with tensors, without
 
 
 class CheckedWriter(emit.Writer):
-    """Writes the same code with a question before every access; tensor instructions are the checkers'."""
+    """Writes the same code with a question before every access; tensor instructions ask `tensor_judge`."""
 
-    does_tensors = False
     notes: Mapping[int, CallNote] = {}  # of the program, by instruction
 
     def access(self, instruction: Instruction, place: int, is_store: bool) -> None:
@@ -99,132 +98,112 @@ class CheckedWriter(emit.Writer):
         return allowed_text() + super().module(places)
 
 
+class Checked:
+    """The checked code of a program."""
+
+    def __init__(self, core: Core, does_tensors: bool) -> None:
+        assert core.program is not None
+        own = {"notes": getattr(core.program, "notes", {}), "does_tensors": does_tensors}
+        self.translation = Translation(core.code, type("NotedWriter", (CheckedWriter,), own))
+        self.facts = SiteFacts(self.translation, core.program)
+
+
 def is_translated(program: Program) -> bool:
-    return program in _TRANSLATIONS
+    return program in _CHECKED
 
 
 def checked_code(core: Core, checks: Checks) -> CheckedCode:
     """The translated code of the core's program, for this core."""
     assert core.program is not None
-    if core.program not in _TRANSLATIONS:
-        writer = type("NotedWriter", (CheckedWriter,), {"notes": getattr(core.program, "notes", {})})
-        _TRANSLATIONS[core.program] = Translation(core.code, writer)
-    return CheckedCode(_TRANSLATIONS[core.program], core, checks)
+    made = _CHECKED.setdefault(core.program, {})
+    does_tensors = checks.poison is None  # poison looks at each one
+    if does_tensors not in made:
+        made[does_tensors] = Checked(core, does_tensors)
+    return CheckedCode(made[does_tensors], core, checks)
 
 
 class CheckedCode(CoreCode):
     """Translated code with the state of one core and of the checkers around it."""
 
-    def __init__(self, translation: Translation, core: Core, checks: Checks) -> None:
-        super().__init__(translation, core.memory, core.place)
-        self.state = np.concatenate([self.state, np.zeros(WORDS - len(self.state), np.int64)])
-        self._checks = checks
-        self._keys: list[Key | None] = [None] * SLOT_COUNT
-        for space, number in NUMBERS.items():
-            if space not in (GDRAM, CODE):
-                self._keys[number] = _own_key(space, core.place)
-        self._layouts = -1
-        self._kept: list[Array] = []  # page tables that the state points to
-        self._boxes: list[Array] = []
-        self._used: list[tuple[int, Key, Surface]] = []  # slots of memories that were touched
-        self._memories = 0  # that were touched when these were looked for
-        self._rows = self.state[SLOTS:][: SLOT_COUNT * SLOT_WORDS].reshape(SLOT_COUNT, SLOT_WORDS)
-        self._rows[:, READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
+    def __init__(self, checked: Checked, core: Core, checks: Checks) -> None:
+        super().__init__(checked.translation, core.memory, core.place)
+        races = checks.races
+        self._checks, self._thread = checks, races.control_thread(core.place)
+        self._memories = MemoryTable(core.place, checks, self._thread)
+        self._row_of_slot: list[int | None] = [None] * SLOT_COUNT
+        for number, key in enumerate(self._memories.keys[: len(NUMBERS)]):
+            self._row_of_slot[number] = number if key is not None else None
+        self._slots = self.state[SLOTS:][: SLOT_COUNT * SLOT_WORDS].reshape(SLOT_COUNT, SLOT_WORDS)
+        self._slots[:, READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
+        self._are_slots_old = True
+        self._judge: TensorJudge | None = None
+        if self._steps is not None:
+            is_interlocked = races.machine.interlock == "ranges"
+            self._judge = TensorJudge(
+                checked.facts, self.state, self._steps.sizes, self._memories.rows, len(core.memory.blocks),
+                self._thread, is_interlocked,
+            )  # fmt: skip
+            self._steps.ask(self._judge.code, self._judge.address)
+
+    def _made_state(self) -> Array:
+        return np.zeros(WORDS, np.int64)
 
     def remember_block(self, memory: Memory, offset: int) -> None:
         super().remember_block(memory, offset)
+        starts = {start: len(NUMBERS) + number for number, (start, _) in enumerate(memory.blocks)}
         for slot in range(BLOCK_SLOTS):
             start, end = self.state[native_state.BLOCKS + 2 * slot :][:2].tolist()
-            self._keys[len(NUMBERS) + slot] = (GDRAM, start, 0) if end else None
-        self._memories = -1  # all slots are looked for again
+            self._row_of_slot[len(NUMBERS) + slot] = starts[start] if end else None
+        self._are_slots_old = True
 
     def run(self, core: Core, limit: int) -> int:
         races, bytes_ = self._checks.races, self._checks.bytes
         undefined = bytes_.states[core.place]
         if undefined.any:  # the interpreter follows them
             return 0
-        thread = races.control_thread(core.place)
+        thread = self._thread
         first = races.counts[thread] + 1
         clock = races.clock_of(core.place)
         state = self.state
         state[CLOCK], state[FIRST], state[OWN] = clock.ctypes.data, first, thread << SHIFT
         state[STACK_LOW], state[STACK_ON] = bytes_.room(core)[0], undefined.uses_stack
-        self._fill_slots(thread, clock)
+        if self._memories.refresh() or self._are_slots_old:
+            self._fill_slots()
+        if self._judge is not None:
+            self._judge.begin(clock, races.known_of(core.place), races.counts)
         executed = super().run(core, limit)
         if executed:
             races.stretch(thread, first, len(core.code))
             self._note_uses(thread, races.counts[thread])
             undefined.uses_stack = bool(state[STACK_ON])
+        if self._judge is not None and len(noted := self._judge.noted()):
+            races.noted(noted)
         return executed
 
-    def _fill_slots(self, thread: int, clock: Array) -> None:
-        """Page tables where they have changed; what others may still be reading, every time."""
-        surfaces = self._checks.races.surfaces
-        if self._memories != len(surfaces):
-            self._memories, self._layouts = len(surfaces), -1
-            named = ((number, key) for number, key in enumerate(self._keys) if key is not None)
-            self._used = [(number, key, surfaces[key]) for number, key in named if key in surfaces]
-        layouts = 0
-        for _, _, surface in self._used:
-            layouts += surface.layouts
-        if layouts != self._layouts:
-            self._layouts, self._kept = layouts, []
-            self._rows[:, PAGES : PAGE_COUNT + 1] = 0
-            for number, key, surface in self._used:
-                self._fill_pages(number, key, surface, thread)
-        self._boxes = []
-        for number, _, surface in self._used:
-            boxes = _unknown_reads(surface, clock)
-            self._rows[number, BOX_COUNT] = 0 if boxes is None else len(boxes) // 2
-            if boxes is not None:
-                self._rows[number, BOXES] = boxes.ctypes.data
-                self._boxes.append(boxes)
-
-    def _fill_pages(self, number: int, key: Key, surface: Surface, thread: int) -> None:
-        if not surface.pages:
-            return
-        table = np.zeros((max(surface.pages) + 1, ENTRY_WORDS), np.int64)
-        shadow = self._shadow(key)
-        for place, page in surface.pages.items():
-            planes = (page.writer.ctypes.data, page.reader(thread).ctypes.data)
-            below = shadow.ctypes.data + place * PAGE if shadow is not None else 0
-            table[place] = (page.granule.bit_length() - 1, *planes, below)
-        self._rows[number, PAGES : PAGE_COUNT + 1] = table.ctypes.data, len(table)
-        self._kept.append(table)
-
-    def _shadow(self, key: Key) -> Array | None:
-        shadow = self._checks.bytes.shadow
-        return shadow.unwritten.get(key[1]) if key[0] == GDRAM else shadow.pad(*key)
+    def _fill_slots(self) -> None:
+        """What scalar accesses look at: the memories of the core, and the DRAM blocks that it remembers."""
+        self._are_slots_old = False
+        self._slots[:, PAGES : READ_COUNT + 1] = 0
+        for slot, row in enumerate(self._row_of_slot):
+            if row is not None:
+                words = self._memories.rows[row]
+                self._slots[slot, PAGES : PAGE_COUNT + 1] = words[table.PAGES : table.PAGE_COUNT + 1]
+                self._slots[slot, READS : READ_COUNT + 1] = words[table.READS : table.READ_COUNT + 1]
 
     def _note_uses(self, thread: int, last: int) -> None:
         """Tells the planes between which bytes this stretch read and wrote."""
-        for number, key, surface in self._used:
-            row = self._rows[number]
-            low, high, write_low, write_high = row[READ_LOW : WRITE_HIGH + 1].tolist()
+        slots = {row: slot for slot, row in enumerate(self._row_of_slot) if row is not None}
+        for row, _, surface in self._memories.used():
+            if row not in slots:
+                continue
+            words = self._slots[slots[row]]
+            low, high, write_low, write_high = words[READ_LOW : WRITE_HIGH + 1].tolist()
             if high:
-                surface.reads.setdefault(thread, Uses()).add(Span(key, low, high, high - low, ()), last)
+                surface.uses(surface.reads, thread).add(low, high, last)
             if write_high:
-                span = Span(key, write_low, write_high, write_high - write_low, ())
-                surface.writes.setdefault(thread, Uses()).add(span, last)
+                surface.uses(surface.writes, thread).add(write_low, write_high, last)
             if high or write_high:
-                row[READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
-
-
-def _own_key(space: str, place: Place) -> Key | None:
-    if space == SRAM:
-        return (SRAM, place.cluster, 0)
-    if place.is_memory_core and space in (NRAM, WRAM, ACC):
-        return None
-    return (space, place.cluster, place.core)
-
-
-def _unknown_reads(surface: Surface, clock: Array) -> Array | None:
-    """Low and high of what each thread read and is not known to have finished reading."""
-    found: list[int] = []
-    for thread, uses in surface.reads.items():
-        if clock[thread] < uses.last:
-            found += (uses.low, uses.high)
-    return np.array(found, np.int64) if found else None
+                words[READ_LOW : WRITE_HIGH + 1] = UNTOUCHED
 
 
 __all__ = ["CheckedCode", "CheckedWriter", "checked_code", "is_translated"]

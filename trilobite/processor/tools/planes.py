@@ -9,6 +9,7 @@ answer is byte-exact and large tiles cost little. A page that meets an odd bound
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 
@@ -29,6 +30,7 @@ class Page:
 
     def __init__(self, size: int) -> None:
         self.size, self.granule = size, COARSEST
+        self.version = 0  # how often its planes have moved or become more
         self.writer = self._plane()
         self.readers: dict[int, Array] = {}
 
@@ -44,6 +46,7 @@ class Page:
             return False
         times = self.granule // fine
         self.granule = fine
+        self.version += 1
         count = -(-self.size // fine)
         self.writer = np.repeat(self.writer, times)[:count]
         self.readers = {thread: np.repeat(plane, times)[:count] for thread, plane in self.readers.items()}
@@ -61,6 +64,7 @@ class Page:
 
     def reader(self, thread: int) -> Array:
         if thread not in self.readers:
+            self.version += 1
             self.readers[thread] = self._plane()
         return self.readers[thread]
 
@@ -79,21 +83,27 @@ class Page:
 class Uses:
     """How one thread has used a memory so far: its last access, and the bytes between which they lie."""
 
-    __slots__ = ("high", "last", "low")
+    __slots__ = ("words",)
 
-    def __init__(self) -> None:
-        self.last, self.low, self.high = 0, 1 << 62, 0
+    def __init__(self, thread: int) -> None:
+        self.words = array("q", (thread, 0, 1 << 62, 0))  # thread, last, low, high: machine code shares them
 
-    def add(self, span: Span, count: int) -> None:
-        self.last = count
-        if span.low < self.low:
-            self.low = span.low
-        if span.high > self.high:
-            self.high = span.high
+    @property
+    def address(self) -> int:
+        return self.words.buffer_info()[0]
+
+    def add(self, low: int, high: int, count: int) -> None:
+        words = self.words
+        words[1] = count
+        if low < words[2]:
+            words[2] = low
+        if high > words[3]:
+            words[3] = high
 
     def concerns(self, span: Span, known: int) -> bool:
         """Whether this thread may have touched bytes of the span beyond what is known of it."""
-        return known < self.last and self.low < span.high and span.low < self.high
+        words = self.words
+        return known < words[1] and words[2] < span.high and span.low < words[3]
 
 
 class Surface:
@@ -102,7 +112,7 @@ class Surface:
     def __init__(self, size: int) -> None:
         self.size = size
         self.pages: dict[int, Page] = {}
-        self.layouts = 0  # how often pages were added or split finer: addresses of planes may have changed
+        self.layouts = 0  # how often pages, planes, uses were added or split: addresses may have changed
         self.writes: dict[int, Uses] = {}
         self.reads: dict[int, Uses] = {}
 
@@ -181,14 +191,20 @@ class Surface:
                         hits.append((thread, count, base + low, base + high))
         return hits
 
-    def _uses(self, by_thread: dict[int, Uses], thread: int) -> Uses:
+    def uses(self, by_thread: dict[int, Uses], thread: int) -> Uses:
         found = by_thread.get(thread)
         if found is None:
-            found = by_thread[thread] = Uses()
+            found = by_thread[thread] = Uses(thread)
+            self.layouts += 1
         return found
 
+    def reader(self, page: Page, thread: int) -> Array:
+        if thread not in page.readers:
+            self.layouts += 1
+        return page.reader(thread)
+
     def write(self, span: Span, thread: int, count: int) -> None:
-        self._uses(self.writes, thread).add(span, count)
+        self.uses(self.writes, thread).add(span.low, span.high, count)
         plain = self._stretch(span)
         if plain is not None:
             plain[0].writer[plain[2]] = thread << SHIFT | count
@@ -197,13 +213,13 @@ class Surface:
             page.view(page.writer, offset, row, axes)[...] = thread << SHIFT | count
 
     def read(self, span: Span, thread: int, count: int) -> None:
-        self._uses(self.reads, thread).add(span, count)
+        self.uses(self.reads, thread).add(span.low, span.high, count)
         plain = self._stretch(span)
         if plain is not None:
-            plain[0].reader(thread)[plain[2]] = count
+            self.reader(plain[0], thread)[plain[2]] = count
             return
         for page, _, offset, row, axes in self.parts(span):
-            page.view(page.reader(thread), offset, row, axes)[...] = count
+            page.view(self.reader(page, thread), offset, row, axes)[...] = count
 
 
 def _single(values: Array) -> int | None:

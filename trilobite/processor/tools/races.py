@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from trilobite.processor.tools.wording import Wording
 ATOMIC = len(QUEUES)  # atomics count for themselves: they never race with each other
 THREADS = len(QUEUES) + 1
 WORD = 8
-Clock = list[int]
+Clock: TypeAlias = "array[int]"  # of 64-bit words, which machine code shares
 
 
 class Log:
@@ -48,6 +49,10 @@ class Log:
     def add(self, count: int, instruction: int) -> None:
         self._firsts.append(count)
         self._instructions.append(instruction)
+
+    def add_all(self, counts: Array, instructions: Array) -> None:
+        self._firsts.frombytes(counts.astype(np.int64).tobytes())
+        self._instructions.frombytes(instructions.astype(np.int32).tobytes())
 
     def add_stretch(self, first: int) -> None:
         """Instruction number i takes the count first + i."""
@@ -74,9 +79,9 @@ class RaceChecker:
         self.machine, self.memory, self.program, self.report = machine, memory, program, report
         self._per_cluster = machine.cores_per_cluster + 1
         cores = machine.clusters * self._per_cluster
-        self.counts: Clock = [0] * (cores * THREADS)
+        self.counts: Clock = array("q", bytes(8 * cores * THREADS))
         self._log = [Log() for _ in self.counts]
-        self._known = [[0] * len(self.counts) for _ in range(cores)]
+        self._known = [self.counts[:] for _ in range(cores)]
         self._own = [self._ordered_with(thread) for thread in range(len(self.counts))]
         self._clocks: dict[int, Array] = {}  # by core, what `clock_of` its control gives
         self._queue_at = {queue: at for at, queue in enumerate(QUEUES)}
@@ -123,9 +128,9 @@ class RaceChecker:
     def met(self, cores: Sequence[Core]) -> None:
         numbers = [self._number(core.place) for core in cores]
         clocks = [self._with_control(number) for number in numbers]
-        joined = list(map(max, *clocks)) if len(clocks) > 1 else clocks[0]
+        joined = array("q", map(max, *clocks)) if len(clocks) > 1 else clocks[0]
         for number in numbers:
-            self._known[number] = joined.copy()
+            self._known[number] = joined[:]
             self._clocks.pop(number, None)
 
     def _with_control(self, number: int) -> Clock:
@@ -138,7 +143,7 @@ class RaceChecker:
     def _acquire(self, number: int, word: tuple[Key, int]) -> None:
         by, given = self._released.get(word, (number, ()))
         if by != number:  # what it released itself it knows
-            self._known[number] = list(map(max, self._known[number], given))
+            self._known[number] = array("q", map(max, self._known[number], given))
             self._clocks.pop(number, None)
 
     # What translated code asks for and reports.
@@ -154,6 +159,15 @@ class RaceChecker:
             clock = self._clocks[number] = np.array(self._known[number], np.int64)
             clock[list(self._own[number * THREADS])] = COUNT
         return clock
+
+    def known_of(self, place: Place) -> Clock:
+        return self._known[self._number(place)]
+
+    def noted(self, rows: Array) -> None:
+        """Machine code noted accesses: thread, count and instruction of each."""
+        for thread in np.unique(rows[:, 0]).tolist():
+            mine = rows[rows[:, 0] == thread]
+            self._log[thread].add_all(mine[:, 1], mine[:, 2])
 
     def stretch(self, thread: int, first: int, length: int) -> None:
         """Translated code ran; the access of instruction number i had the count first + i."""
@@ -185,7 +199,7 @@ class RaceChecker:
         word = (span.key, span.low // WORD)
         self._acquire(number, word)
         self._access(core, number * THREADS + ATOMIC, [], [span])
-        self._released[word] = number, self._with_control(number).copy()
+        self._released[word] = number, self._with_control(number)[:]
 
     def _access(
         self, core: Core, thread: int, reads: Sequence[Span], writes: Sequence[Span], is_there: Held = _never

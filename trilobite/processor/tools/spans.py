@@ -61,13 +61,20 @@ def key_text(key: Key, low: int, high: int, asking: Place | None = None) -> str:
 
 def span_of(memory: Memory, place: Place, region: Region) -> Span | None:
     """The bytes of a region whose bounds were checked; None if it is empty."""
-    key, low = home(memory, place, region.address)
-    shape = region.shape
-    if len(shape) == 1 or region.fmt is I4:
-        size = region.bytes
-        return Span(key, low, low + size, size, ()) if size else None
     if region.count == 0:
         return None
+    key, low = home(memory, place, region.address)
+    before, row, axes = rows_of(region)
+    low += before
+    reach = sum((extent - 1) * stride for extent, stride in axes)
+    return Span(key, low, low + reach + row, row, axes)
+
+
+def rows_of(region: Region) -> tuple[int, int, Axes]:
+    """How far from its address the first byte of a region lies, the bytes of a row, and the axes."""
+    shape, low = region.shape, 0
+    if len(shape) == 1 or region.fmt is I4:
+        return 0, region.bytes, ()
     row = region.fmt.bytes(shape[-1])
     axes: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(shape[:-1]), reversed(region.strides[:-1]), strict=True):
@@ -80,8 +87,7 @@ def span_of(memory: Memory, place: Place, region: Region) -> Span | None:
         else:
             axes.append((extent, stride))
     axes.reverse()
-    reach = sum((extent - 1) * stride for extent, stride in axes)
-    return Span(key, low, low + reach + row, row, tuple(axes))
+    return low, row, tuple(axes)
 
 
 def spans_of(memory: Memory, place: Place, regions: Sequence[Region]) -> list[Span]:
