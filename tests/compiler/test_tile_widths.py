@@ -165,8 +165,8 @@ def test_tiled_convolutions_have_the_same_bits(tile: int, filters: int) -> None:
     found = []
     for kind in tilings(features(), float32, float32):
         panels = table["conv_panels"].evaluate(w, groups=1, lanes=kind.columns, transposed=False)
-        window = {"tile": tile, "low": (1, 1), "high": (1, 0), "columns": filters, "transposed": False,
-                  "dtype": float32}  # fmt: skip
+        window = {"tile": tile, "factor": (1, 1), "low": (1, 1), "high": (1, 0), "columns": filters,
+                  "transposed": False, "dtype": float32}  # fmt: skip
         found.append(results(region("conv_winograd", types_of([x, panels]), window), [x, panels]))
     assert len(found) == 2 and found[0] == found[1]
 
@@ -219,7 +219,7 @@ def test_the_layout_pass_cuts_panels_by_columns() -> None:
         (AVX512, 80, 5, 32), (AVX512, 64, 5, 32), (AVX2, 64, 5, 16),  # what is left takes tiles of one vector
         (AVX512, 40, 3, 16), (AVX512, 64, 3, 32), (AVX2, 64, 3, 16),  # tiles of outputs have no such tile
     ):  # fmt: skip
-        graph = recorded(64, filters, 14, kernel=kernel, pad=kernel // 2, batch=8)
+        graph = recorded(64, filters, 14, kernel=kernel, stride=kernel // 2, pad=kernel // 2, batch=8)
         names = {e.primitive.name: e.attributes for e in layout(graph, host=host).equations}
         assert names["conv_panels"]["lanes"] == panel
         assert ("conv_winograd" in names) == (kernel == 3)

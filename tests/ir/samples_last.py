@@ -74,7 +74,11 @@ def _conv_winograd(rng: Rng) -> Rows:
         w = rng.standard_normal((3, 5, 3, 3) if back else (5, 3, 3, 3)).astype("f")
         weight = table["conv_panels"].evaluate(w, groups=1, lanes=4, transposed=back)
         window = {"tile": tile, "low": low, "high": high, "columns": 5, "transposed": back, "dtype": w.dtype}
-        yield [rng.standard_normal((2, 6, 7, 3)).astype("f"), weight], window
+        yield [rng.standard_normal((2, 6, 7, 3)).astype("f"), weight], {**window, "factor": (1, 1)}
+    w = rng.standard_normal((5, 12, 3, 3)).astype("f")  # 6x6 taps of 3 channels
+    weight = table["conv_panels"].evaluate(w, groups=1, lanes=4, transposed=False)
+    window = {"tile": 2, "factor": (2, 2), "low": (0, 0), "high": (-1, -3), "columns": 5, "transposed": False}
+    yield [rng.standard_normal((2, 13, 13, 3)).astype("f"), weight], {**window, "dtype": w.dtype}
 
 
 def _conv_winograd_weight_grad(rng: Rng) -> Rows:

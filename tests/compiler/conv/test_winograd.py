@@ -10,13 +10,19 @@ import pytest
 from tests.compiler.conv.convolutions import native, random, region, types_of
 from tests.compiler.conv.test_convolution import with_epilogue
 from trilobite.base.dtypes import float32
+from trilobite.base.errors import ShapeError
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
 from trilobite.compiler.targets.cpu.contraction.tiling import tilings
 from trilobite.compiler.targets.cpu.passes.layout import layout
-from trilobite.compiler.targets.cpu.passes.layout_winograd import tile_of
+from trilobite.compiler.targets.cpu.passes.layout_winograd import (
+    factor_of,
+    squares_of_taps,
+    tile_of,
+    whole_source,
+)
 from trilobite.ir.evaluate import run
-from trilobite.ir.graph import Graph
-from trilobite.ir.primitive import table
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitive import result_types, table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
 from trilobite.native.host import AARCH64, SSE2, features
@@ -41,8 +47,9 @@ def panels(w: Array, transposed: bool = False) -> Array:
 
 
 def window_of(tile: int, columns: int, dtype: Any = float32, **changed: Any) -> dict[str, Any]:
-    ones = {"low": (1, 1), "high": (1, 1), "columns": columns, "transposed": False, "dtype": np.dtype(dtype)}
-    return {"tile": tile, **ones, **changed}
+    ones = dict.fromkeys(("factor", "low", "high"), (1, 1))
+    other = {"columns": columns, "transposed": False, "dtype": np.dtype(dtype)}
+    return {"tile": tile, **ones, **other, **changed}
 
 
 @pytest.mark.parametrize("tile", [2, 4])
@@ -182,7 +189,13 @@ def recorded(
         ({"c": 512, "k": 512, "size": 7, "gradient": True}, 0),
         ({"c": 3, "k": 64, "size": 224}, 0),
         ({"c": 64, "k": 64, "size": 56, "stride": 2}, 0),
-        ({"c": 64, "k": 64, "size": 56, "kernel": 5}, 0),
+        ({"c": 64, "k": 64, "size": 56, "kernel": 5}, 4),
+        ({"c": 3, "k": 32, "size": 264, "kernel": 9, "pad": 0}, 4),
+        ({"c": 3, "k": 32, "size": 264, "kernel": 9, "stride": 2}, 0),
+        ({"c": 1, "k": 32, "size": 264, "kernel": 9}, 0),  # nine channels of squares fill no vector
+        ({"c": 32, "k": 3, "size": 264, "kernel": 9}, 0),
+        ({"c": 64, "k": 64, "size": 7, "kernel": 7, "pad": 3}, 0),  # most of the tiles would not be outputs
+        ({"c": 64, "k": 64, "size": 56, "kernel": 5, "pad": 2, "back": True}, 0),
         ({"c": 64, "k": 64, "size": 56, "dtype": np.dtype("float64")}, 0),
         ({"c": 64, "k": 64, "size": 56, "pad": 3}, 0),
     ],
@@ -204,6 +217,86 @@ def test_layout_keeps_the_meaning_and_strict_keeps_the_algorithm(back: bool) -> 
         np.testing.assert_allclose(
             run(other, values)[0], run(graph, values)[0], rtol=0, atol=64 * 2.0**-23 * size
         )
+
+
+@pytest.mark.parametrize(
+    "n, size, c, k, kernel, low, high",
+    [
+        (1, (70, 61), 3, 32, (9, 9), (0, 0), (0, 0)),
+        (2, (23, 40), 16, 20, (5, 5), (2, 1), (2, 3)),
+        (1, (29, 31), 40, 48, (7, 7), (3, 3), (3, 3)),
+        (1, (37, 30), 7, 70, (4, 11), (0, 5), (1, 5)),
+        (3, (12, 9), 33, 17, (6, 5), (5, 0), (0, 4)),
+    ],
+)
+def test_larger_kernels(
+    n: int, size: tuple[int, int], c: int, k: int, kernel: tuple[int, int], low: tuple[int, int],
+    high: tuple[int, int],
+) -> None:  # fmt: skip
+    """As lattices of outputs of a 3x3 kernel of squares of taps: by the rule and native, at any number of
+    threads, within the error of tiles; with what follows, too.
+    """
+    rng = np.random.default_rng(k)
+    ones = {"stride": (1, 1), "x_dilation": (1, 1), "w_dilation": (1, 1), "groups": 1, "dtype": float32}
+    types = [TensorType((n, c, *size), float32), TensorType((k, c, *kernel), float32)]
+    x, w = (random(rng, t.shape, t.dtype) for t in types)
+    graph = record_graph(lambda x, w: (table["conv"](x, w, low=low, high=high, **ones),), types)
+    (e,) = graph.equations
+    (y,) = run(graph, [x, w])
+    exact = table["conv"].evaluate(
+        x.astype(np.float64), w.astype(np.float64), low=low, high=high, **{**ones, "dtype": np.dtype("d")}
+    )
+    size_of_terms = run(graph, [np.abs(x), np.abs(w)])[0].max()
+    for tile in (2, 4):
+        lowered = _tiled(e, tile, x, w)
+        (got,), (other,), (ruled,) = native(*lowered), native(*lowered, 5), run(*lowered)
+        assert got.tobytes() == other.tobytes()
+        for found in (got, ruled):
+            assert found.shape == np.moveaxis(y, 1, -1).shape
+            assert np.abs(found - np.moveaxis(exact, 1, -1)).max() <= 64 * 2.0**-23 * size_of_terms
+        after = with_epilogue(lowered[0])
+        more = [*lowered[1], *(random(rng, t.shape, t.dtype) for t in after.input_types[2:])]
+        for a, b in zip(native(after, more, 3), run(after, more), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=64 * 2.0**-23 * size_of_terms)
+
+
+def _tiled(e: Equation, tile: int, x: Array, w: Array) -> tuple[Graph, list[Array]]:
+    """The graph of one `conv_winograd` for a larger kernel, and its operands."""
+
+    equations: list[Equation] = []
+
+    def emit(name: str, inputs: tuple[Var, ...], attributes: Any) -> Var:
+        (found,) = result_types(table[name], [v.type for v in inputs], attributes)
+        equations.append(Equation(table[name], inputs, dict(attributes), (Var(found),)))
+        return equations[-1].outputs[0]
+
+    moved = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    given = tuple(Var(t) for t in types_of([moved, w]))
+    source, attributes = whole_source(emit, e, given[0], tile)
+    squares = squares_of_taps(emit, given[1], factor_of(e))
+    padded, taps = run(Graph(given, equations, (source, squares)), [moved, w])
+    lanes = tilings(features(), w.dtype, w.dtype)[-1].columns
+    u = table["conv_panels"].evaluate(taps, groups=1, lanes=lanes, transposed=False)
+    return region("conv_winograd", types_of([padded, u]), attributes), [padded, u]
+
+
+def test_sources_of_larger_kernels_are_whole() -> None:
+    types = [TensorType((1, 20, 20, 3), float32), TensorType((1, 1, 3, 3, 12, 16), float32)]
+    with pytest.raises(ShapeError, match="none before"):
+        region("conv_winograd", types, window_of(4, 16, factor=(2, 2), low=(0, 0), high=(0, 0)))
+
+
+def test_layout_of_a_larger_kernel() -> None:
+    graph = recorded(3, 32, 70, kernel=9, pad=2)
+    tiled, strict = (layout(graph, accuracy=a, stable=(1,)) for a in ("default", "strict"))
+    assert _names(tiled)[-2:] == ["conv_winograd", "transpose"] and "pad" in _names(tiled)
+    assert not any("winograd" in n for n in _names(strict))
+    rng = np.random.default_rng(4)
+    values = [random(rng, t.shape, t.dtype) for t in graph.input_types]
+    size = run(graph, [np.abs(v) for v in values])[0].max()
+    np.testing.assert_allclose(
+        run(tiled, values)[0], run(graph, values)[0], rtol=0, atol=64 * 2.0**-23 * size
+    )
 
 
 def test_layout_of_a_weight_gradient() -> None:

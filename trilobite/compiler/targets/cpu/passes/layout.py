@@ -47,7 +47,14 @@ from trilobite.compiler.targets.cpu.passes.layout_axes import (
 from trilobite.compiler.targets.cpu.passes.layout_pixels import pixels_at_once, wide_attributes, wide_weight
 from trilobite.compiler.targets.cpu.passes.layout_planes import fits, is_worth_moving, on_planes, stays
 from trilobite.compiler.targets.cpu.passes.layout_windows import last_window
-from trilobite.compiler.targets.cpu.passes.layout_winograd import stable_values, tile_of, tiled_attributes
+from trilobite.compiler.targets.cpu.passes.layout_winograd import (
+    factor_of,
+    squares_of_taps,
+    stable_values,
+    tile_of,
+    tiled_attributes,
+    whole_source,
+)
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Affine, Shape, size_of
@@ -229,6 +236,11 @@ class _Layout:
         last = channels_last(x.type.ndim, x.type.ndim - 2)
         transposed = e.primitive.name == "conv_input_grad"
         tile = self.tile(e)
+        if tile and factor_of(e) != (1, 1):
+            source, attributes = whole_source(partial(self.emit, e), e, self.get(x, last), tile)
+            weight = self.weight(e, self.squares(e), transposed)
+            self.keep(e.outputs[0], last, self.emit(e, "conv_winograd", (source, weight), attributes))
+            return
         weight = self.weight(e, w, transposed)
         if tile:
             name, attributes = "conv_winograd", tiled_attributes(e, tile)
@@ -272,6 +284,16 @@ class _Layout:
             weight = self.get(w, identity(w.type.ndim))
             made = self.panels[key] = wide_weight(partial(self.emit, e), weight, count, stride)
             self.keep(made, identity(w.type.ndim), made)
+        return self.panels[key]
+
+    def squares(self, e: Equation) -> Var:
+        """The weight of a kernel larger than 3x3 as squares of taps; made once."""
+        w, factor = e.inputs[1], factor_of(e)
+        key = (w, "squares")
+        if key not in self.panels:
+            made = squares_of_taps(partial(self.emit, e), self.get(w, identity(4)), factor)
+            self.panels[key] = made
+            self.keep(made, identity(4), made)
         return self.panels[key]
 
     def _as_planes(self, e: Equation) -> bool:

@@ -1,10 +1,15 @@
-"""3x3 convolution by tiles (Winograd), as the CPU target runs it: fewer products, a little more rounding.
+"""Convolution by tiles (Winograd), as the CPU target runs it: fewer products, a little more rounding.
 
 The minimal algorithms F(2x2, 3x3) and F(4x4, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional
 Neural Networks" (2015): y = A'[(G w G') * (B' x B)]A for every tile of 2x2 or 4x4 outputs. Against float64,
 sums of 576 products of normal numbers in float32 err by about 1.2 (F(2x2)) and 6 to 8 (F(4x4)) times what a
 direct sum does, gradients of weights by up to 14 times; tests hold them to that. The weight comes in panels
 as for `conv_last`, not transformed: its points are up to four times as large, and made while they are needed.
+
+A larger kernel is one of 3x3 squares of `factor` taps. Outputs that are `factor` apart read squares of pixels
+that are `factor` apart, so they are a 3x3 convolution of those squares, each one pixel of f·f·C channels, and
+all f·f lattices of outputs have the same weight: of 3f·3f taps, 36 products for 16 outputs instead of 144
+for each square. The source comes with all that whole tiles read, `high` below zero says how much is too much.
 The layout pass makes these; they are never differentiated.
 """
 
@@ -64,10 +69,17 @@ def _transform(tile: int) -> Transform:
 # -- the convolution ---------------------------------------------------------------------------------------
 
 
+def whole_extent(out: int, tile: int, factor: int) -> int:
+    """How much of the source all tiles of all lattices of so many outputs read."""
+    tiles = -(-out // (tile * factor))
+    return factor * (tile * tiles + 3) - 1
+
+
 def _conv_type(
     x: TensorType,
     w: TensorType,
     tile: int,
+    factor: Ints,
     low: Ints,
     high: Ints,
     columns: int,
@@ -75,11 +87,18 @@ def _conv_type(
     dtype: DType,
 ) -> TensorType:
     _transform(tile)
-    if x.ndim != 4 or w.ndim != 6 or w.shape[0] != 1 or w.shape[2:5] != (3, 3, x.shape[3]):
+    depth = x.shape[-1] * factor[0] * factor[1]
+    if x.ndim != 4 or w.ndim != 6 or w.shape[0] != 1 or w.shape[2:5] != (3, 3, depth):
         raise ShapeError(
-            f"a tiled convolution of {x} with {w}", expected="(N, H, W, C) and (1, panels, 3, 3, C, lanes)"
+            f"a tiled convolution of {x} with {w}",
+            expected="(N, H, W, C) and (1, panels, 3, 3, f²C, lanes)",
         )
-    out = tuple(n + lo + hi - 2 for n, lo, hi in zip(x.shape[1:3], low, high, strict=True))
+    sizes = zip(x.shape[1:3], factor, low, high, strict=True)
+    out = tuple(n + lo + hi - 3 * f + 1 for n, f, lo, hi in sizes)
+    if factor != (1, 1):
+        whole = tuple(whole_extent(int(n), tile, f) for n, f in zip(out, factor, strict=True))
+        if any(low) or x.shape[1:3] != whole:
+            raise ShapeError(f"a convolution of {x} by tiles of {out}", expected=f"{whole}, none before")
     return TensorType((x.shape[0], *out, columns), dtype)
 
 
@@ -105,6 +124,24 @@ def _points(w: Array, tile: int, columns: int, transposed: bool) -> Array:
 
 
 def _conv(
+    x: Array, w: Array, tile: int, factor: Ints, low: Ints, high: Ints, columns: int, transposed: bool,
+    dtype: DType,
+) -> Array:  # fmt: skip
+    if factor == (1, 1):
+        return _lattice(x, w, tile, low, high, columns, transposed, dtype)
+    (f, g), (n, h, width, c) = factor, x.shape
+    y = np.empty((n, h + high[0] - 3 * f + 1, width + high[1] - 3 * g + 1, columns), dtype)
+    for i, j in np.ndindex(f, g):
+        rows, across = (h - i) // f, (width - j) // g
+        squares = x[:, i : i + rows * f, j : j + across * g].reshape(n, rows, f, across, g, c)
+        joined = squares.transpose(0, 1, 3, 2, 4, 5).reshape(n, rows, across, f * g * c)
+        found = _lattice(joined, w, tile, (0, 0), (0, 0), columns, transposed, dtype)
+        place = y[:, i::f, j::g]
+        place[...] = found[:, : place.shape[1], : place.shape[2]]
+    return y
+
+
+def _lattice(
     x: Array, w: Array, tile: int, low: Ints, high: Ints, columns: int, transposed: bool, dtype: DType
 ) -> Array:
     b, _, a = (np.array(m, w.dtype) for m in _transform(tile))
@@ -118,17 +155,17 @@ def _conv(
     return np.ascontiguousarray(whole[:, : out[0], : out[1]].astype(dtype))
 
 
-def _flops(x: TensorType, y: TensorType, tile: int) -> float:
+def _flops(y: TensorType, tile: int, depth: float) -> float:
     """Products of points alone, as for whole tiles."""
     points = len(_transform(tile).source) ** 2
-    return 2.0 * count(y.size) / tile**2 * points * count(x.shape[-1])
+    return 2.0 * count(y.size) / tile**2 * points * depth
 
 
 conv_winograd: Primitive = Primitive(
     "conv_winograd", "x w", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
-    cost=lambda i, o, a: _flops(i[0], o[0], a["tile"]),
-    doc="3x3 convolution of stride 1 of x[N, H, W, C] by tiles; w is the value of conv_panels",
+    cost=lambda i, o, a: _flops(o[0], a["tile"], count(i[1].shape[4])),
+    doc="convolution of stride 1 of x[N, H, W, C] by tiles; w is the value of conv_panels, 3x3 for factor 1",
 )  # fmt: skip
 
 
@@ -162,6 +199,6 @@ def _grad(x: Array, y: Array, tile: int, low: Ints, high: Ints, dtype: DType) ->
 conv_winograd_weight_grad: Primitive = Primitive(
     "conv_winograd_weight_grad", "x y", type=_grad_type, evaluate=one_thread(array_rule(_grad)),
     jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
-    cost=lambda i, o, a: _flops(i[0], i[1], a["tile"]),
+    cost=lambda i, o, a: _flops(i[1], a["tile"], count(i[0].shape[-1])),
     doc="the gradient of a 3x3 weight of stride 1 by tiles: x[N, H, W, C] and y[N, *out, K] to w[3, 3, C, K]",
 )  # fmt: skip

@@ -83,6 +83,7 @@ def source_text(host: Host, tile: int, words: SourceWords[Form]) -> str:
     assert w.channels is not None
     channels, whole, lanes = w.channels, WHOLE[tile], source_lanes(host)
     gather, square = Gather(t, w, uint8), _Square(t, whole.source, t.address(t.scratch, SQUARE_AT))
+    assert w.v is not None
     with t.loop(t.begin, t.end, name="tile") as unit:
         at = gather.coordinates(t.add(unit.index, w.tile), t.constant("i64", 0))
         gather.pixel(at, w.x, t.scratch)

@@ -6,9 +6,11 @@ before the next, so what lies between stays in the caches and takes little memor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tiling_for
 from trilobite.compiler.targets.cpu.contraction.weight_grad.steps import weight_step
 from trilobite.compiler.targets.cpu.contraction.winograd.product import (
     BLOCK,
+    DEPTH,
     Product,
     ProductWords,
     Room,
@@ -28,6 +31,7 @@ from trilobite.compiler.targets.cpu.contraction.winograd.product import (
 from trilobite.compiler.targets.cpu.contraction.winograd.transforms import (
     RESULT_AT,
     GradientWords,
+    LineWords,
     SourceWords,
     gradient_text,
     source_text,
@@ -41,6 +45,7 @@ from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
 _CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
+_ALONE = 36  # tiles of a unit that makes their points: those and the sums fill a quarter of a cache each
 LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
 # Points lie `count + 1` rows apart: a whole number of pages would put all points of a tile in one cache set.
 TILE_ROWS = Part((), (), ())  # a tile at a point is a row of a product
@@ -50,41 +55,73 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     """A `conv_winograd` whose operands are these inputs of the fusion."""
     x, tile = e.inputs[0].type, e.attributes["tile"]
     kept = tiling_for(host, x.dtype, e.attributes["dtype"], int(e.inputs[1].type.shape[-1]))
-    side = len(TRANSFORMS[tile].source)
-    p, part = tiles_of(e, tile, side)
-    points, total = side * side, part.positions * int(x.shape[0])
-    each = points * kept.size * p.channels
-    pieces = chunks(total if p.channels and p.columns else 0, _CHUNK_BYTES, each, LEAST_TILES)
-    constants = (
-        np.zeros(max(p.channels, 1), x.dtype), *tables(p, part, x.dtype.itemsize), points_table(kept, tile),
-    )  # fmt: skip
-    v = Operand("temporary", 0)
-    steps: list[Step] = []
-    for first, count in pieces:
-        steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
-        buffers = (v, Operand("in", inputs[1]), Operand("constant", 3))
-        steps.append(_product(e, kept, p, epilogue, buffers, first, count, host))
+    points = len(TRANSFORMS[tile].source) ** 2
+    found = _Steps(e, kept, epilogue, inputs, host)
+    total, depth = found.tiles * int(x.shape[0]), found.p.depth
+    constants = (np.zeros(max(found.p.channels, 1), x.dtype), *found.tables, points_table(kept, tile))
     why = f"tiles of {tile}x{tile} outputs by {points} products instead of {9 * tile * tile}"
-    return Lowering(tuple(steps), (most(pieces) * each,), constants, why=why)
+    panels = -(-found.p.columns // kept.columns)
+    if depth * panels <= DEPTH:
+        steps = (found.product(None, 0, total),) if total and depth and panels else ()
+        return Lowering(steps, (), constants, why=why)
+    each, v = points * kept.size * depth, Operand("temporary", 0)
+    pieces = chunks(total, _CHUNK_BYTES, each, LEAST_TILES)
+    both = ((found.source(v, *piece), found.product(v, *piece)) for piece in pieces)
+    return Lowering(tuple(chain(*both)), (most(pieces) * each,), constants, why=why)
 
 
-def _product(
-    e: Equation, kept: Tiling, p: Problem, epilogue: Epilogue, buffers: tuple[Operand, Operand, Operand],
-    first: int, count: int, host: Host,
-) -> Step:  # fmt: skip
-    """From the points of some tiles to their results. `buffers`: points, weight, where points of it lie."""
-    y, tile, (part,) = e.outputs[0].type, e.attributes["tile"], p.parts
-    blocks = -(-count // BLOCK)
-    words: ProductWords[Content] = ProductWords(
-        *buffers, epilogue_words(epilogue), tile=first, tiles=count + 1, count=count, blocks=blocks,
-        block=-(-count // blocks), depth=p.channels, width=p.columns, height=int(y.shape[1]),
-        across=int(y.shape[2]), count0=part.axes[0].count, count1=part.axes[1].count,
-    )  # fmt: skip
-    text = _product_text(host, kept, tile, e.attributes["transposed"], epilogue, forms(words))
-    room = Room(kept, tile)
-    work = 2.0 * count * room.points * p.channels * p.columns
-    kernel = NativeKernel("winograd_product", text, scratch=room.end)
-    return Step(kernel, contents(words), blocks * -(-p.columns // kept.columns), work)
+class _Steps:
+    """The steps of a `conv_winograd`. `tables`: of the taps under a tile, constants from 1 on."""
+
+    def __init__(
+        self, e: Equation, kept: Tiling, epilogue: Epilogue, inputs: tuple[int, int], host: Host
+    ) -> None:
+        self.e, self.kept, self.epilogue, self.host = e, kept, epilogue, host
+        self.x, self.w = (Operand("in", i) for i in inputs)
+        self.tile, self.factor = e.attributes["tile"], e.attributes["factor"]
+        self.p, part = tiles_of(e, self.tile, len(TRANSFORMS[self.tile].source))
+        self.counts = tuple(axis.count for axis in part.axes)
+        self.tiles = math.prod(self.counts) * math.prod(self.factor)
+        self.tables = tables(self.p, part, e.inputs[0].type.dtype.itemsize)
+
+    def source(self, v: Operand, first: int, count: int) -> Step:
+        return _source(self.kept, self.tile, self._source_words(v, first, count), count, self.host)
+
+    def _source_words(self, v: Operand | None, first: int, count: int) -> SourceWords[Content]:
+        words = source_words(self.p, (self.x, v, 0), first, count)
+        if self.factor == (1, 1):
+            return words
+        (down, across), (below, right) = words.axes, self.factor  # no tap of any tile is outside
+        line: LineWords[Content] = LineWords(right * self.p.channels, below, down.stride)
+        within = (replace(a, count=f, step=1) for a, f in zip(words.axes, self.factor, strict=True))
+        return replace(words, width=self.p.depth, axes=(down, *within, across), lines=line)
+
+    def product(self, v: Operand | None, first: int, count: int) -> Step:
+        """From the points of some tiles to their results. Without such (None) each unit makes them."""
+        e, p, kept, alone = self.e, self.p, self.kept, v is None
+        height, across = (int(n) for n in e.outputs[0].type.shape[1:3])
+        room, (blocks, block) = Room(kept, self.tile), _blocks(count, _ALONE if alone else BLOCK)
+        words: ProductWords[Content] = ProductWords(
+            v, self.w, Operand("constant", 3), epilogue_words(self.epilogue), tile=first,
+            tiles=(block if alone else count) + 1, count=count,
+            blocks=blocks if blocks % 2 else blocks // 2, block=block, depth=p.depth, width=p.columns,
+            height=height, across=across, count0=self.counts[0], count1=self.counts[1],
+            every=None if self.factor == (1, 1) else self.factor,
+            source=self._source_words(None, first, block) if alone else None,
+        )  # fmt: skip
+        turned = e.attributes["transposed"]
+        text = _product_text(self.host, kept, self.tile, turned, self.epilogue, forms(words))
+        scratch = room.end + room.of_source(block, p.depth * kept.size) * alone
+        kernel = NativeKernel("winograd" if alone else "winograd_product", text, scratch=scratch)
+        units = blocks if alone else blocks * -(-p.columns // kept.columns)
+        return Step(kernel, contents(words), units, 2.0 * count * room.points * p.depth * p.columns)
+
+
+def _blocks(count: int, most: int) -> tuple[int, int]:
+    """How many blocks there are, and their tiles: an even number where they are few, for two threads."""
+    blocks = -(-count // most)
+    block = -(-count // (blocks + (blocks & (blocks > 1))))
+    return -(-count // block), block
 
 
 def tiles_of(e: Equation, tile: int, points: int) -> tuple[Problem, Part]:
@@ -92,30 +129,33 @@ def tiles_of(e: Equation, tile: int, points: int) -> tuple[Problem, Part]:
     x = e.inputs[0].type
     y = e.inputs[1].type if e.primitive.name == "conv_winograd_weight_grad" else e.outputs[0].type
     source, out = (tuple(int(n) for n in t.shape[1:3]) for t in (x, y))
+    factor = e.attributes.get("factor", (1, 1))
     axes = tuple(
-        Axis(-(-o // tile), 0, 1, tile, s, tuple(range(points)), tuple(i - lo for i in range(points)))
-        for o, s, lo in zip(out, source, e.attributes["low"], strict=True)
-    )
+        Axis(
+            -(-o // (tile * f)), 0, 1, tile * f, s, tuple(range(points)),
+            tuple(f * i - lo for i in range(points)),
+        )
+        for o, s, lo, f in zip(out, source, e.attributes["low"], factor, strict=True)
+    )  # fmt: skip
     part = Part(axes, tuple(a.count for a in axes), (points, points))
-    channels = int(x.shape[-1])
-    return Problem(x.shape[0], 1, channels, channels, int(y.shape[-1]), source, (part,)), part
+    channels, columns = int(x.shape[-1]), int(y.shape[-1])
+    return Problem(x.shape[0], 1, channels, channels * math.prod(factor), columns, source, (part,)), part
 
 
 def _source(
-    kept: Tiling, tile: int, p: Problem, buffers: tuple[Operand, Operand, int], first: int, count: int,
-    host: Host, errors: bool = False,
-) -> Step:  # fmt: skip
-    """`buffers`: what is read, what is made, the first of three constants (zeros, tables of taps)."""
-    words = source_words(p, buffers, first, count)
+    kept: Tiling, tile: int, words: SourceWords[Content], count: int, host: Host, errors: bool = False
+) -> Step:
     text = _source_text(host, kept, tile, errors, forms(words))
     name = "winograd_errors" if errors else "winograd_source"
     return Step(NativeKernel(name, text, scratch=8192), contents(words), count)
 
 
 def source_words(
-    p: Problem, buffers: tuple[Operand, Operand, int], first: int, count: int, width: int | None = None
+    p: Problem, buffers: tuple[Operand, Operand | None, int], first: int, count: int, width: int | None = None
 ) -> SourceWords[Content]:
-    """`width`: of a row, where that is more than its channels."""
+    """`buffers`: what is read, what is made (None: in scratch), the first of three constants (zeros, tables
+    of taps). `width`: of a row, where that is more than its channels.
+    """
     (part,) = p.parts
     return SourceWords(
         buffers[0], buffers[1], tap_words(buffers[2], buffers[2] + 1), tile=first,
@@ -147,10 +187,10 @@ def lower_winograd_grad(e: Equation, epilogue: Epilogue, inputs: tuple[int, int]
     middle = Problem(0, square, channels, channels, columns, (), (TILE_ROWS,))
     plain = plain_epilogue(kept.accumulator)
     for first, count in pieces:
-        steps.append(_source(kept, tile, p, (Operand("in", inputs[0]), v, 0), first, count, host))
-        steps.append(
-            _source(kept, tile, q, (Operand("in", inputs[1]), z, 3), first, count, host, errors=True)
-        )
+        words = source_words(p, (Operand("in", inputs[0]), v, 0), first, count)
+        steps.append(_source(kept, tile, words, count, host))
+        words = source_words(q, (Operand("in", inputs[1]), z, 3), first, count)
+        steps.append(_source(kept, tile, words, count, host, errors=True))
         rows = replace(middle, batch=count, apart=count + 1)
         steps.append(weight_step(rows, kept, plain, (v, z, 6), host, u, begins=first == 0))
     steps.append(_gradient(kept, tile, channels, columns, epilogue, u, host))

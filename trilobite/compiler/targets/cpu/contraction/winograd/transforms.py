@@ -144,11 +144,20 @@ class Vectors:
 
 
 @dataclass(frozen=True)
+class LineWords(Words[W]):
+    """Channels in several lines of the source: those of a line, how many lines, elements apart."""
+
+    width: W
+    count: W
+    apart: W
+
+
+@dataclass(frozen=True)
 class SourceWords(Words[W]):
     """Points of tiles: their source, where they go, from which tile on and how many rows they are apart."""
 
     x: W
-    v: W
+    v: W | None  # in scratch
     tables: TapWords[W]
     tile: W
     tiles: W
@@ -158,35 +167,64 @@ class SourceWords(Words[W]):
     image: W
     image_rows: W
     axes: tuple[AxisWords[W], ...]
+    lines: LineWords[W] | None = None
+
+
+class Source:
+    """Emits the points of a tile: V = B' x B, or of errors Z = A y A'. Scratch: places, then the square."""
+
+    def __init__(
+        self, t: Text, tiling: Tiling, tile: int, w: SourceWords[Value], errors: bool = False
+    ) -> None:
+        kept = TRANSFORMS[tile]
+        matrix: Matrix = tuple(zip(*kept.result, strict=True)) if errors else kept.source
+        self.t, self.w, self.dtype = t, w, tiling.operand
+        self.under, self.points = len(matrix[0]), len(matrix)
+        self.gather = Gather(t, w, self.dtype)
+        self.square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
+        self.vectors = Vectors(t, self.dtype, tiling.lanes)
+
+    def emit(self, tile: Value, v: Value, row: Value) -> None:
+        """Into this row of every point."""
+        t, lines = self.t, self.w.lines
+        at = self.gather.coordinates(tile, t.constant("i64", 0))
+        self.gather.pixel(at, self.w.x, t.scratch)
+        if lines is None:
+            self._line(v, row, self.w.width, None, None)
+            return
+        with t.loop(0, lines.count, name="line") as line:
+            first, behind = t.mul(line.index, lines.width), t.mul(line.index, lines.apart)
+            self._line(v, row, lines.width, first, behind)
+
+    def _line(self, v: Value, row: Value, width: Value, first: Value | None, behind: Value | None) -> None:
+        """Channels that lie side by side: the first of them, and how far behind the tap's place they are."""
+        t, w = self.t, self.w
+
+        def body(channel: Value, count: Value | None) -> None:
+            near = channel if behind is None else t.add(channel, behind)
+            column = channel if first is None else t.add(channel, first)
+
+            def load(i: int, j: int) -> Value:
+                place = t.load_type("ptr", t.address(t.scratch, 8 * (i * self.under + j)))
+                return self.vectors.load(t.address(place, near, self.dtype), count)
+
+            def store(i: int, j: int, value: Value) -> None:
+                at = t.mul(t.add(row, t.mul(w.tiles, i * self.points + j)), w.width)
+                self.vectors.store(value, t.address(v, t.add(at, column), self.dtype), count)
+
+            self.square.emit(load, store)
+
+        self.vectors.each(width, body)
 
 
 def source_text(host: Host, tiling: Tiling, tile: int, errors: bool, words: SourceWords[Form]) -> str:
-    """V = B' x B, or of errors Z = A y A', for the tiles from word `tile` on; a unit is a tile. Scratch:
-    places, then the square.
-    """
+    """The points of the tiles from word `tile` on; a unit is a tile."""
     t = Text(host)
     w: SourceWords[Value] = read(t, words)
-    matrix: Matrix = tuple(zip(*TRANSFORMS[tile].result, strict=True)) if errors else TRANSFORMS[tile].source
-    under, points, dtype = len(matrix[0]), len(matrix), tiling.operand
-    gather = Gather(t, w, dtype)
-    square = Square(t, tiling, matrix, t.address(t.scratch, SQUARE_AT))
-    vectors = Vectors(t, dtype, tiling.lanes)
+    assert w.v is not None
+    source = Source(t, tiling, tile, w, errors)
     with t.loop(t.begin, t.end, name="tile") as unit:
-        at = gather.coordinates(t.add(unit.index, w.tile), t.constant("i64", 0))
-        gather.pixel(at, w.x, t.scratch)
-
-        def body(channel: Value, count: Value | None, unit: Value = unit.index) -> None:
-            def load(i: int, j: int) -> Value:
-                place = t.load_type("ptr", t.address(t.scratch, 8 * (i * under + j)))
-                return vectors.load(t.address(place, channel, dtype), count)
-
-            def store(i: int, j: int, value: Value) -> None:
-                row = t.mul(t.add(unit, t.mul(w.tiles, i * points + j)), w.width)
-                vectors.store(value, t.address(w.v, t.add(row, channel), dtype), count)
-
-            square.emit(load, store)
-
-        vectors.each(w.width, body)
+        source.emit(t.add(unit.index, w.tile), w.v, unit.index)
     return t.module()
 
 
@@ -197,7 +235,8 @@ RESULT_AT = 4096  # and before the results of a tile: the largest half-done squa
 @dataclass(frozen=True)
 class ResultWords(Words[W]):
     """Results of tiles: from which tile on, the columns of a row, lines and pixels of a line of an image, and
-    how many tiles those are.
+    how many tiles those are; how far the outputs of a tile are apart. Of tiles that are beside each other,
+    those of all lattices come before those below.
     """
 
     tile: W
@@ -207,6 +246,7 @@ class ResultWords(Words[W]):
     across: W
     count0: W
     count1: W
+    every: tuple[W, W] | None = None  # None: side by side
 
 
 class Results:
@@ -247,17 +287,48 @@ class Results:
         """The first row of the result that a tile writes; its outputs that exist, down and across."""
         t, w, tile = self.t, self.w, self.tile
         across, rest = t.urem(number, w.count1), t.udiv(number, w.count1)
+        right, below = t.constant("i64", 0), t.constant("i64", 0)
+        if w.every is not None:
+            right, rest = t.urem(rest, w.every[1]), t.udiv(rest, w.every[1])
+            below, rest = t.urem(rest, w.every[0]), t.udiv(rest, w.every[0])
         down, image = t.urem(rest, w.count0), t.udiv(rest, w.count0)
         top, left = t.mul(down, tile), t.mul(across, tile)
-        corner = t.add(t.mul(t.add(t.mul(image, w.height), top), w.across), left)
-        return corner, t.smin(t.sub(w.height, top), tile), t.smin(t.sub(w.across, left), tile)
+        high, wide, first, beside = w.height, w.across, top, left
+        if w.every is not None:
+            high, wide = (
+                t.udiv(t.add(t.sub(n, at), t.sub(every, 1)), every)
+                for n, at, every in zip((high, wide), (below, right), w.every, strict=True)
+            )
+            first, beside = (
+                t.add(at, t.mul(n, every))
+                for n, at, every in zip((top, left), (below, right), w.every, strict=True)
+            )
+        corner = t.add(t.mul(t.add(t.mul(image, w.height), first), w.across), beside)
+        return corner, t.smin(t.sub(high, top), tile), t.smin(t.sub(wide, left), tile)
+
+    def ask(self, number: Value, column: Value) -> None:
+        """For the lines that a tile will be written to: short runs, which no processor foresees."""
+        t, (corner, high, wide) = self.t, self.place(number)
+        with t.loop(0, high, name="ask") as i, t.loop(0, wide, name="line") as j:
+            _, results = self.finish.row(self._row(corner, i.index, j.index))
+            for at, dtype in zip(results, self.finish.epilogue.results, strict=True):
+                first = t.address(at, column, dtype)
+                for line in range(0, self.tiling.columns * dtype.itemsize, 64):
+                    t.prefetch(t.address(first, line), write=True)
+
+    def _row(self, corner: Value, i: Value, j: Value) -> Value:
+        t, w = self.t, self.w
+        below, right = t.mul(i, w.across), j
+        if w.every is not None:
+            below, right = t.mul(below, w.every[0]), t.mul(right, w.every[1])
+        return t.add(t.add(corner, below), right)
 
     def _put(self, place: tuple[Value, Value, Value], column: Value, count: Value | None) -> None:
-        t, w, (corner, high, wide) = self.t, self.w, place
+        t, (corner, high, wide) = self.t, place
         with t.loop(0, high, name="down") as i, t.loop(0, wide, name="across") as j:
             at = t.mul(t.add(t.mul(i.index, self.tile), j.index), self.step)
             total = t.load_type(self.tiling.vector, t.address(self.kept, at), 32)
-            row = t.add(t.add(corner, t.mul(i.index, w.across)), j.index)
+            row = self._row(corner, i.index, j.index)
             self.finish.store(total, self.finish.row(row), column, count)
 
     def _store(self, i: int, j: int, value: Value) -> None:
