@@ -1,4 +1,5 @@
-"""Plans, predicted and measured: `trilobite launch -n 2 benchmarks/cluster_plans.py`.
+"""Plans, predicted and measured: `trilobite launch -n 2 benchmarks/cluster_plans.py`, or with words of the names
+of networks behind it.
 
 Five networks, one set of machine figures (measured first). Beside the plan that the search puts first run
 seven that people write: data parallel, ZeRO, all columns, all rows, columns and rows in turn, and on four
@@ -7,6 +8,7 @@ ranks the same on 2 × 2. Prints, per plan, the predicted and the measured secon
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -140,7 +142,10 @@ def main() -> None:
     if first:
         print(machine, flush=True)
     errors, sizes = [], []
+    words = sys.argv[1:] or [""]
     for name, make in NETWORKS.items():
+        if not any(word in name for word in words):
+            continue
         tb.manual_seed(0)
         rows = [run(p, make) for p in tried_on(make(), machine)]
         took = [p.measured or (0.0, 0.0) for p in rows]

@@ -206,3 +206,41 @@ def test_dry_run_prints_plans(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "plans for 2 ranks fit into memory" in done.stdout and "a step" in done.stdout
+
+
+def split_on_paper(zero: int, machine: cluster.Machine) -> tuple[Any, dict[str, float]]:
+    """A data-parallel step of four layers on two ranks, and what its collectives add."""
+    task = mlp((32, 32, 32, 32, 32), 64)
+    judge = Judge(task, machine)
+    found = judge.predicted(cluster.Plan((2, 1), (), zero))
+    return found, found.along
+
+
+def test_latencies_of_sums_that_are_under_way_together_count_once() -> None:
+    """Gradients of all layers travel at once; gathers of ZeRO 3 are waited for one after another."""
+    machine = cluster.Machine(latency=1e-3, node_latency=1e-3, bandwidth=1e15, node_bandwidth=1e15)
+    once = machine.costs((2, 1)).collective("cluster_all_reduce", 0.0, 2, (0,))
+    assert split_on_paper(0, machine)[1]["data"] == pytest.approx(once, rel=0.1)
+    assert split_on_paper(3, machine)[1]["data"] > 1.9 * once
+
+
+def test_bytes_that_a_rank_moves_itself_are_not_hidden() -> None:
+    near = {"latency": 1e-9, "node_latency": 1e-9, "bandwidth": 1e6, "node_bandwidth": 1e6, "flops": 1e6}
+    hidden = split_on_paper(0, cluster.Machine(**near, exposed=1e-6))[1]["data"]
+    own = split_on_paper(0, cluster.Machine(**near, exposed=1.0))[1]["data"]
+    moved = 4 * 32 * 32 * 4 / 1e6
+    assert own == pytest.approx(moved, rel=0.05) and hidden < 0.5 * moved
+
+
+def test_sums_stand_behind_what_they_sum() -> None:
+    """Gradients are sent in the order of the backward pass, each as soon as it is there."""
+
+    def rank() -> list[tuple[int, int]]:
+        task = mlp((8, 9, 10, 11), 4)
+        graph = cluster.Plan((2, 1), ()).apply(task).plan(*task.args).made.graph
+        maker = {v: i for i, e in enumerate(graph.equations) for v in e.outputs}
+        sums = [(i, e) for i, e in enumerate(graph.equations) if e.primitive.name == "cluster_all_reduce"]
+        assert all(maker[e.inputs[0]] == i - 1 for i, e in sums)
+        return [tuple(map(int, e.inputs[0].type.shape)) for _, e in sums if e.inputs[0].type.ndim == 2]  # type: ignore[misc]
+
+    assert cluster.lockstep(rank, 2)[0] == [(11, 10), (10, 9), (9, 8)]

@@ -42,8 +42,8 @@ class Machine:
     bandwidth: float = 4e9
     node_latency: float = 5e-5
     node_bandwidth: float = 1e9
-    turn: float = 1e-4  # seconds in which Python begins a segment of a pipeline
-    exposed: float = 0.3  # of sums of gradients, what is waited for while the rest is computed
+    turn: float = 1e-4  # seconds in which Python begins a segment of a pipeline: about five compiled calls
+    exposed: float = 0.3  # of the time in which bytes move, what a rank cannot compute in
 
     def __post_init__(self) -> None:
         bad = [f.name for f in fields(self) if not getattr(self, f.name) > 0]
@@ -133,9 +133,10 @@ def _computing(seconds: float) -> dict[str, float]:
     flops = 2.0 * n**3 / _each(lambda: product(a, b), seconds / 3)
     small = tb.rand(8, 8)
     chain = tb.jit(lambda x: _chain(x, 16))
-    kernel = _each(lambda: chain(small), seconds / 6) / 16
+    call = _each(lambda: chain(small), seconds / 6)
+    kernel = call / 16
     speeds = {size: _speed(size, seconds / 2 / len(SIZES)) for size in SIZES}
-    return {"flops": flops, "kernel": kernel, **_of_memory(speeds)}
+    return {"flops": flops, "kernel": kernel, "turn": 5 * call, **_of_memory(speeds)}
 
 
 def _speed(size: int, seconds: float) -> float:
@@ -167,18 +168,23 @@ def _chain(x: Any, n: int) -> Any:
 
 
 def _messages(seconds: float) -> tuple[float, float]:
-    """From compiled sums over all ranks, small and large: t = rounds · latency + bytes moved / bandwidth."""
+    """From compiled sums over all ranks: t = rounds · latency + bytes moved / bandwidth. Small ones stand
+    behind some computing, as in a training: ranks that share a core have to get it back before they answer.
+    """
     import trilobite as tb
     from trilobite.cluster.collectives import all_reduce
 
     n = world().size
     summed = tb.jit(lambda x: all_reduce(x))
-    small, large = tb.rand(16), tb.rand(2 << 20)
-    short = _best_together(lambda: summed(small), seconds / 4)
+    computed = tb.jit(lambda x: _chain(x, 6)[0])
+    behind = tb.jit(lambda x: all_reduce(_chain(x, 6)[0]))
+    a, large = tb.rand(256, 256) / 256.0, tb.rand(2 << 20)
+    alone = _best_together(lambda: computed(a), seconds / 4)
+    short = max(_best_together(lambda: behind(a), seconds / 4) - alone, 1e-7)
     long = _best_together(lambda: summed(large), seconds)
     rounds = 2 * int(np.ceil(np.log2(n)))
     moved = 2.0 * (n - 1) / n * 4 * (2 << 20)
-    return max(short / rounds, 1e-7), moved / max(long - short, 1e-9)
+    return max(short / rounds, 1e-7), moved / max(long - short, long / 4)
 
 
 def _best_together(run: Callable[[], Any], seconds: float) -> float:

@@ -8,12 +8,13 @@ and of what is alive at the worst moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from trilobite.cluster.planning.machines import Machine
-from trilobite.cluster.sharding.partition import Partition
+from trilobite.cluster.sharding.partition import Collective, Partition
 from trilobite.compiler.targets.contract import Usage
-from trilobite.ir.graph import Graph, Var
+from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import TensorType, size_of
 
 _FUSED = frozenset(
@@ -54,15 +55,75 @@ def predicted(made: Partition, machine: Machine, names: tuple[str, ...], usage: 
     """`usage` says which results take the place of an input, and which that of the step before (gradients:
     both are there for a moment).
     """
-    along = dict.fromkeys(names, 0.0)
-    for c in made.collectives:
-        along[c.sides[0]] += c.seconds * c.times
     state = sum(nbytes(v.type) for v in made.graph.inputs)
     in_place = {out for out, _ in usage.donated}
     new = [i for i in range(len(made.graph.outputs)) if i not in in_place]
     results = sum(nbytes(made.graph.outputs[i].type) * (1 + (i in usage.replaced)) for i in new)
     peak = state + results + alive(made.graph)
-    return Predicted(work(made.graph, machine, peak), along, state + results, peak)
+    each = works(made.graph, machine, peak)
+    return Predicted(sum(each), waits(made, each, machine, names), state + results, peak)
+
+
+_GATHERS = ("cluster_all_gather", "cluster_broadcast")
+
+
+def waits(made: Partition, each: Sequence[float], machine: Machine, names: Sequence[str]) -> dict[str, float]:
+    """Seconds that collectives add to those of the equations, by side of the mesh, in a run on paper: each
+    begins where it stands (a gather where the one before it is first read), the link takes their bytes one
+    after another, and who reads a result before it is there waits. Part of the bytes' time is the rank's own:
+    `machine.exposed`. So latencies of sums that are all under way together count once.
+    """
+    equations, along = made.graph.equations, dict.fromkeys(names, 0.0)
+    known = {id(c) for c in made.made_by.values()}
+    for c in made.collectives:
+        if id(c) not in known:  # in a loop: waited for at once
+            along[c.sides[0]] += c.seconds * c.times
+    operand = {v: e.inputs for e in equations for v in e.outputs if v in made.made_by}
+    begins = _beginnings(made, equations)
+    now = link = 0.0
+    there: dict[Var, tuple[float, Collective]] = {}
+
+    def wait(values: Iterable[Var]) -> None:
+        nonlocal now
+        for v in values:
+            done, c = there.pop(v, (0.0, None))
+            if c is not None and done > now:
+                along[c.sides[0]] += done - now
+                now = done
+
+    for i, e in enumerate(equations):
+        for v in begins.get(i, ()):
+            c = made.made_by[v]
+            wait(operand[v])
+            moving = c.seconds - c.latency
+            own = moving * machine.exposed
+            along[c.sides[0]] += own
+            now += own
+            link = max(link, now) + moving - own
+            there[v] = link + c.latency, c
+        if not any(v in made.made_by for v in e.outputs):
+            wait(e.inputs)
+        now += each[i]
+    wait(list(there))
+    return along
+
+
+def _beginnings(made: Partition, equations: Sequence[Equation]) -> dict[int, list[Var]]:
+    """At which equation each collective begins."""
+    first: dict[Var, int] = {}
+    for i, e in enumerate(equations):
+        for v in e.inputs:
+            first.setdefault(v, i)
+    out: dict[int, list[Var]] = {}
+    before = 0  # where the gather before this one is first read
+    for i, e in enumerate(equations):
+        for v in e.outputs:
+            if v in made.made_by:
+                early = e.primitive.name in _GATHERS and e.inputs[0] in made.graph.inputs
+                out.setdefault(min(i, before) if early else i, []).append(v)
+                if early:
+                    before = first.get(v, i)
+    return out
 
 
 def _footprint(graph: Graph) -> float:
@@ -94,14 +155,20 @@ def _written(graph: Graph) -> set[Var]:
 
 
 def work(graph: Graph, machine: Machine, footprint: float) -> float:
-    """Seconds of computing, collectives left out. All that a step touches are `footprint` bytes, its inputs
-    were touched that long ago, and so was memory that something new is written to.
+    """Seconds of computing, collectives left out."""
+    return sum(works(graph, machine, footprint))
+
+
+def works(graph: Graph, machine: Machine, footprint: float) -> list[float]:
+    """The same, equation by equation. All that a step touches are `footprint` bytes, its inputs were touched
+    that long ago, and so was memory that something new is written to.
     """
-    written, total, touched = _written(graph), 0.0, footprint
+    written, touched = _written(graph), footprint
+    out = [0.0] * len(graph.equations)
     there = written | set(graph.inputs)  # what is read from memory
     last = dict.fromkeys(graph.inputs, 0.0)  # of each value, how many bytes had been touched when it was
     known: dict[int, float] = {}
-    for e in graph.equations:
+    for i, e in enumerate(graph.equations):
         name = e.primitive.name
         if name.startswith("cluster_") or name == "constant":
             continue
@@ -111,7 +178,7 @@ def work(graph: Graph, machine: Machine, footprint: float) -> float:
                 known[id(region)] = work(region, machine, _footprint(region))
             inner += known[id(region)] * (int(e.attributes["length"]) if name == "scan" else 1)
         if inner:
-            total += inner
+            out[i] = inner
             continue
         types, outs = [v.type for v in e.inputs], [v.type for v in e.outputs]
         flops = e.primitive.cost(types, outs, e.attributes)
@@ -126,8 +193,8 @@ def work(graph: Graph, machine: Machine, footprint: float) -> float:
             touched += size
             last[v] = touched
         fast = flops / machine.flops if name in ("dot", *_CONVOLUTIONS) else 0.25 * flops / machine.flops
-        total += max(fast, moving) + (machine.kernel if made else 0.0)
-    return total
+        out[i] = max(fast, moving) + (machine.kernel if made else 0.0)
+    return out
 
 
 _CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")

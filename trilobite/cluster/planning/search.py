@@ -193,10 +193,7 @@ class Judge:
                 free[len(ins)] = outs[c]
             ins.append(lie.get(c) or whole(2, c.held.ndim))
         ins += [whole(2, len(v.shape)) for v in e.recording.values]
-        found = predicted(settled(e, place, ins, free), self.machine, NAMES, e.usage)
-        if plan.zero == 0:  # sums of gradients go on while the rest is computed
-            found.along["data"] *= self.machine.exposed
-        return found
+        return predicted(settled(e, place, ins, free), self.machine, NAMES, e.usage)
 
     def judged(self, plan: Plan) -> Plan:
         """A plan that somebody has written, of one stage, with what it would cost."""

@@ -8,15 +8,17 @@ readers want split although they were computed whole; the cheapest walk counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from trilobite.base.errors import ClusterError
-from trilobite.base.locations import UNKNOWN, Location
+from trilobite.base.locations import Location
 from trilobite.cluster.sharding import rules_indexed, rules_products  # noqa: F401  (they enter their rules)
 from trilobite.cluster.sharding.choice import Chooser, Operand, hints
+from trilobite.cluster.sharding.collectives import Collective, line_of, replace_times, size_text, sums_early
 from trilobite.cluster.sharding.conversion import Converter, Costs, Step
 from trilobite.cluster.sharding.placements import (
     Coordinates,
@@ -34,34 +36,6 @@ from trilobite.ir.types import TensorType, size_of
 WALKS = 4  # at most, for one graph
 
 
-class Collective(NamedTuple):
-    """One collective of a rank's graph."""
-
-    name: str
-    sides: tuple[str, ...]
-    type: TensorType  # of the whole value
-    nbytes: float  # that each rank sends, each time
-    seconds: float
-    where: Location
-    why: str
-    times: int = 1
-
-    def __str__(self) -> str:
-        often = f", {self.times} times" if self.times > 1 else ""
-        name = self.name.removeprefix("cluster_")
-        return (
-            f"{name} along {' and '.join(self.sides)} of {self.type}: {size_text(self.nbytes)}{often} at "
-            f"{self.where}: {self.why}"
-        )
-
-
-def size_text(nbytes: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.0f} bytes"
-
-
 @dataclass
 class Partition:
     """One rank's graph. `work` is the seconds that its computation takes by the costs of the primitives."""
@@ -72,6 +46,7 @@ class Partition:
     collectives: list[Collective]
     work: float
     homes: dict[Var, Placement] = field(default_factory=dict)
+    made_by: dict[Var, Collective] = field(default_factory=dict)  # results of collectives outside loops
 
     @cached_property
     def seconds(self) -> float:
@@ -143,6 +118,7 @@ class Walk:
         self.converter, self.chooser = place.converter, Chooser(place.converter)
         self.equations: list[Equation] = []
         self.collectives: list[Collective] = []
+        self.made_by: dict[Var, Collective] = {}
         self.work = 0.0
         self.homes: dict[Var, Placement] = {}
         self.made_whole: dict[Var, Placement] = {}  # where it lay when it was made
@@ -168,8 +144,10 @@ class Walk:
             self.get(v, p, f"result {i}", None)
             for i, (v, p) in enumerate(zip(self.graph.outputs, outs, strict=True))
         ]
-        graph = Graph(self.inputs, self.equations, outputs, self.graph.name)
-        return Partition(graph, self.ins, tuple(outs), self.collectives, self.work, dict(self.homes))
+        graph = Graph(self.inputs, sums_early(self.equations), outputs, self.graph.name)
+        return Partition(
+            graph, self.ins, tuple(outs), self.collectives, self.work, dict(self.homes), self.made_by
+        )
 
     def hints(self) -> dict[Var, Placement]:
         return hints(self.requests, self.made_whole)  # type: ignore[arg-type, return-value]
@@ -207,18 +185,29 @@ class Walk:
         return local
 
     def _taken(self, s: Step, local: Var, v: Var, why: str, e: Equation | None) -> Var:
-        where = _line(e, self.graph, v)
-        if s.sides:
-            names = tuple(self.place.names[a] for a in s.sides)
-            self.collectives.append(Collective(s.primitive, names, v.type, s.nbytes, s.seconds, where, why))
+        where = line_of(e, self.graph, v)
         if s.primitive == "":
             return local
         inputs = () if s.primitive == "full" else (local,)
         if self.place.on_paper:  # collectives have no members there, who would say what comes out
             out = Var(self._local(v, s.placement))
             self.equations.append(Equation(table[s.primitive], inputs, s.attributes, (out,), where))
-            return out
-        return self.emit(s.primitive, *inputs, where=where, **s.attributes)
+        else:
+            out = self.emit(s.primitive, *inputs, where=where, **s.attributes)
+        if s.sides:
+            self._note(out, s.primitive, s.sides, v.type, s.nbytes, s.seconds, where, why)
+        return out
+
+    def _note(
+        self, out: Var, name: str, sides: tuple[int, ...], t: TensorType, nbytes: float, seconds: float,
+        where: Location, why: str,
+    ) -> None:  # fmt: skip
+        n = math.prod(self.place.mesh[a] for a in sides)
+        latency = self.place.costs.collective(name, 0.0, n, sides)
+        names = tuple(self.place.names[a] for a in sides)
+        made = Collective(name, names, t, nbytes, seconds, where, why, latency=latency)
+        self.collectives.append(made)
+        self.made_by[out] = made
 
     def emit(self, name: str, *values: Var, where: Location, **attributes: Any) -> Var:
         primitive, types = table[name], [v.type for v in values]
@@ -328,12 +317,9 @@ class Walk:
             link = self.place.costs.link((side,))
             seconds = link.latency + nbytes / link.bandwidth
             why = f"{e.primitive.name} split along space reads rows of its neighbours"
-            self.collectives.append(
-                Collective(
-                    "cluster_permute", (self.place.names[side],), x.type, nbytes, seconds, e.location, why
-                )
-            )
-            return emit("cluster_permute", x, groups=self.converter.groups((side,)), pairs=pairs)
+            out = emit("cluster_permute", x, groups=self.converter.groups((side,)), pairs=pairs)
+            self._note(out, "cluster_permute", (side,), x.type, nbytes, seconds, e.location, why)
+            return out
 
         mesh, at = self.place.mesh, self.place.at
         held = [ranges(v.type.shape, p, mesh, at) for v, p in zip(e.inputs, ins, strict=True)]  # type: ignore[arg-type]
@@ -349,16 +335,6 @@ class Walk:
         """Collectives and work of a region that stands in this graph."""
         self.collectives += [replace_times(c, times) for c in inner.collectives]
         self.work += inner.work * times
-
-
-def replace_times(c: Collective, times: int) -> Collective:
-    return c._replace(times=c.times * times)
-
-
-def _line(e: Equation | None, graph: Graph, v: Var) -> Location:
-    if e is not None:
-        return e.location
-    return next((q.location for q in graph.equations if v in q.outputs), UNKNOWN)
 
 
 _SUMS = ("add", "sub", "concatenate")  # the same partial sum twice is none the worse

@@ -72,6 +72,8 @@ def _spliced(walk: Walk, e: Equation, inner: Partition, inputs: Sequence[Var]) -
         outputs = tuple(Var(v.type) for v in q.outputs)
         taken = tuple(now[v] for v in q.inputs)
         walk.equations.append(Equation(q.primitive, taken, q.attributes, outputs, e.location))
+        walk.made_by |= {new: inner.made_by[v] for v, new in zip(q.outputs, outputs, strict=True)
+                         if v in inner.made_by}  # fmt: skip
         now.update(zip(q.outputs, outputs, strict=True))
     return tuple(now[v] for v in inner.graph.outputs)
 
