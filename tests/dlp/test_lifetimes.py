@@ -108,3 +108,22 @@ def test_a_copy_whose_memory_was_given_away_is_made_again(source: str, early: st
     got = tb.jit(f, target="dlp:dlp-s")(x, w, m)
     for a, b in zip(f(x, w, m), got, strict=True):
         np.testing.assert_array_equal(b.numpy(), a.numpy())
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
+def test_a_body_that_is_written_twice_takes_its_memory_twice(machine: str) -> None:
+    """Gradients of two recurrent layers of one size share the regions of their loops."""
+    tb.manual_seed(0)
+    layers = tb.nn.ModuleList([tb.nn.GRU(3, 3, batch_first=True) for _ in range(3)])
+    x = small(np.random.default_rng(0), 2, 5, 3)
+
+    def gradients(x: Tensor) -> list[Tensor]:
+        layers.zero_grad()
+        for layer in layers:
+            x = layer(x.flip(1))[0] + x
+        (x * x).sum().backward()
+        return [p.grad for p in layers.parameters()]
+
+    got = tb.jit(gradients, target=f"dlp:{machine}")(x)
+    for a, b in zip(gradients(x), got, strict=True):
+        np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-4, atol=1e-5 * float(abs(a).max()))

@@ -99,8 +99,9 @@ class Assembler:
         return pointer_of(self, self.env[v])
 
     def take(self, v: Var) -> None:
-        """Memory for a value that is about to be written."""
+        """Memory for a value that is about to be written, again where a region is written twice."""
         self.region_of[v] = self.current
+        self.released.discard(v)
         if v in self.results:
             self.env[v] = At(Place("argument", self.results[v]))
             return
@@ -120,6 +121,9 @@ class Assembler:
 
     def run(self, graph: Graph) -> None:
         """All equations. Inputs are placed; what the graph's outputs need stays."""
+        self.copies = {
+            k: copy for k, copy in self.copies.items() if k[2] != id(graph)
+        }  # it was written before
         uses = reads_of(graph)
         kept = {self.owner.get(v, v) for v in graph.inputs} | set(graph.outputs)
         for e, later in zip(graph.equations, weights_behind(graph), strict=True):
