@@ -1,5 +1,5 @@
-"""Plans, predicted and measured: `trilobite launch -n 2 benchmarks/cluster_plans.py`, or with words of the names
-of networks behind it.
+"""Plans, predicted and measured: `trilobite launch -n 2 benchmarks/cluster_plans.py`, or with words of the
+names of networks behind it.
 
 Five networks, one set of machine figures (measured first). Beside the plan that the search puts first run
 seven that people write: data parallel, ZeRO, all columns, all rows, columns and rows in turn, and on four
