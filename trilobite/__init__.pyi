@@ -6,9 +6,12 @@ from typing import Any
 _C: Any
 __config__: Any
 _custom_ops: Any
+_tensor_str: Any
 accelerator: Any
 ao: Any
 celu_: Any
+chalf: Any
+complex32: Any
 cpu: Any
 default_generator: Any
 export: Any
@@ -280,6 +283,7 @@ from trilobite.framework.transforms import value_and_grad as value_and_grad
 from trilobite.framework.transforms import vjp as vjp
 from trilobite.ir.types import TensorType as TensorType
 from trilobite.ir.types import dim as dim
+futures: Any
 hub: Any
 masked: Any
 mps: Any
@@ -289,6 +293,12 @@ nested: Any
 onnx: Any
 overrides: Any
 package: Any
+qint32: Any
+qint8: Any
+quasirandom: Any
+quint2x4: Any
+quint4x2: Any
+quint8: Any
 relu_: Any
 return_types: Any
 selu_: Any

@@ -69,7 +69,7 @@ class Function:
                     expected=f"one per argument of forward: {len(args)}",
                     remedy="return a tuple, with None for arguments that need no gradient",
                 )
-            return tuple(c for i, c in enumerate(cts) if i not in static)
+            return tuple(_summed(c, args[i]) for i, c in enumerate(cts) if i not in static)
 
         plain.__name__ = cls.__name__
         rule = custom_vjp(plain, static)
@@ -86,6 +86,14 @@ class Function:
             out = cls.forward(*args)
             setup(ctx, tuple(args), out)
         return ctx.without_gradient(out)
+
+
+def _summed(ct: Any, arg: Tensor) -> Any:
+    """A gradient in the shape of its argument: of one that forward repeated, as in PyTorch the sum."""
+    if not isinstance(ct, Tensor) or ct.shape == arg.shape or len(ct.shape) < len(arg.shape):
+        return ct
+    pairs = zip(reversed(arg.shape), reversed(ct.shape), strict=False)
+    return ct.sum_to_size(*arg.shape) if all(a in (1, c) for a, c in pairs) else ct
 
 
 def _leaf_behind(saved: Tensor, inner: Sequence[Any], args: Sequence[Any]) -> list[Tensor]:

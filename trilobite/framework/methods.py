@@ -35,7 +35,7 @@ REFLECTED = {
     "bitwise_left_shift": "__rlshift__",
     "bitwise_right_shift": "__rrshift__",
 }
-COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+COMPARISONS = frozenset({"eq", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 IN_PLACE = ("elementwise", "products with additions")
 ALSO_IN_PLACE = frozenset(
     "cumsum cumprod tril triu index_copy index_fill masked_scatter scatter_reduce renorm put xlogy".split()
@@ -108,7 +108,7 @@ def array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: A
 
 
 def _contains(self: Tensor, element: Any, /) -> bool:
-    return bool(operators["any"].public(operators["equal"].public(self, element)))
+    return bool(operators["any"].public(operators["eq"].public(self, element)))
 
 
 def _attribute(function: str) -> property:
@@ -146,7 +146,10 @@ _NEVER = "is_cuda is_mps is_xla is_sparse is_quantized is_mkldnn is_nested is_in
 
 
 def _data(x: Tensor) -> Tensor:
-    return x.detach()
+    """As in PyTorch: what is written through it, backward() does not hear of."""
+    out = x.detach()
+    out._note("unchecked", True)
+    return out
 
 
 def _set_data(x: Tensor, new: Any) -> None:

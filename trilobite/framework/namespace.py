@@ -85,6 +85,7 @@ def _rooms(real: str, under: str, names: str) -> dict[str, str]:
 
 INNER_ROOMS = {
     "_higher_order_ops.associative_scan": "trilobite.framework.pytorch.higher_order",
+    **_rooms("pytorch.profiler", "autograd", "profiler profiler_util"),
     "jit.annotations": "trilobite.framework.pytorch.annotations",
     "nn.utils.rnn": "trilobite.framework.nn.packing",
     **_rooms("pytorch.utils.data", "utils.data", "dataset dataloader sampler _utils"),
@@ -148,7 +149,8 @@ INNER_ROOMS = {
 """Rooms inside of rooms under PyTorch's names: `import trilobite.nn.modules.conv`."""
 _SMALL_ROOMS = (
     "_custom_ops overrides onnx hub version _C export xpu mps mtia accelerator cpu serialization types "
-    "multiprocessing return_types storage __config__ ao quantization nested sparse masked package"
+    "_tensor_str quasirandom futures multiprocessing return_types storage __config__ ao quantization nested "
+    "sparse masked package"
 )
 _BY_ROOM = {
     "pytorch.modules": _SMALL_ROOMS,
@@ -166,7 +168,8 @@ _BY_ROOM = {
     ),
     "pytorch.symbols": (
         "SymInt SymFloat SymBool Stream Event UntypedStorage ScriptFunction ScriptModule "
-        "DisableTorchFunction DisableTorchFunctionSubclass"
+        "DisableTorchFunction DisableTorchFunctionSubclass "
+        "complex32 chalf qint8 quint8 qint32 quint4x2 quint2x4"
     ),
     "pytorch.amp": "GradScaler",
     "nn.containers": "ModuleDict ParameterDict",
@@ -262,6 +265,7 @@ def _with_marks(jit: Any) -> Any:
     for name, value in JIT_NAMES.items():
         setattr(jit, name, value)
     jit.__path__ = []  # `import trilobite.jit.annotations` looks for rooms under it
+    jit.__name__ = "trilobite.jit"  # `from trilobite.jit import x` looks for a room of that name last
     return jit
 
 

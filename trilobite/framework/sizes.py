@@ -30,6 +30,15 @@ class Size(tuple[Any, ...]):
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
+    def __mul__(self, times: Any) -> Size:
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
+
+    def __radd__(self, other: Any) -> Size:
+        """A tuple before it; also `sum(shapes, ())`."""
+        return Size((*other, *self)) if isinstance(other, (tuple, list)) else NotImplemented
+
 
 pytree.register(Size, lambda x: (x, None), lambda _, children: Size(children))
 

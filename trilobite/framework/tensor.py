@@ -140,7 +140,16 @@ class Tensor(Attached):
         ):
             return False
         np.copyto(target, new, casting="no")
-        cells.stamp(old)
+        cells.stamp(old, self._is_checked())
+        return True
+
+    def _is_checked(self) -> bool:
+        """Does a write through this handle concern the tape? Not by `x.data`, or a part of it."""
+        extra = self._extra
+        while extra is not None:
+            if "unchecked" in extra:
+                return False
+            extra = extra["parent"]._extra if "parent" in extra else None
         return True
 
     def _is_detached(self) -> bool:
@@ -227,6 +236,8 @@ class Tensor(Attached):
         return value.tolist() if value.dtype.isbuiltin == 1 else nested(value)
 
     def __bool__(self) -> bool:
+        if self._extra is not None and "whole" in self._extra and self.size != 1:  # of `tb.equal`
+            return bool(self._extra["whole"] and concrete(self._read(), "bool()").all())
         return bool(single(self._read(), "bool()", branch=True))
 
     def __int__(self) -> int:

@@ -4,6 +4,7 @@ Enters: parameters as tensors. Leaves: draws, densities, entropies as tensors. M
 `ir`. Read `base.py` first.
 """
 
+from trilobite.base.rooms import inner_room
 from trilobite.framework.distributions import (
     base,
     constraints,
@@ -95,3 +96,7 @@ relaxed_bernoulli = relaxed_categorical = half_cauchy = weibull = pareto = inver
 kumaraswamy = negative_binomial = mixture_same_family = relaxed
 wishart = logistic_normal = matrices
 distribution, kl = base, divergence  # PyTorch has a room for each
+
+
+def __getattr__(name: str) -> object:
+    return inner_room("distributions", name)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trilobite.framework.devices import check_device
 
@@ -60,6 +60,12 @@ class Habits:
     _modules = _entries("_modules")
     call_super_init = False
     dump_patches = False
+
+    if not TYPE_CHECKING:  # it would allow every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Packages call it themselves, as PyTorch's modules have it; else there is no such attribute."""
+            return object.__getattribute__(self, name)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

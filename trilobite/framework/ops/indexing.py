@@ -222,7 +222,7 @@ def _set_memory(x: Tensor, entries: list[Any], new: Value) -> bool:
         target[tuple(entries)] = new
     except (IndexError, ValueError):
         return False  # the long way says what is wrong
-    cells.stamp(base)
+    cells.stamp(base, x._is_checked())
     return True
 
 

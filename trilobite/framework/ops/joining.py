@@ -39,7 +39,7 @@ def _given(arrays: Any, what: str) -> list[Value]:
 @op(G, methods=(), plan=True)
 def concat(arrays: Any, /, axis: int | None = 0) -> Value:
     """One after the other along an axis; with axis=None, all of them flattened."""
-    xs = _given(arrays, "concat")
+    xs = _without_nothing(_given(arrays, "concat"))
     if axis is None:
         xs, axis = [table["reshape"](x, shape=(_size(x),)) for x in xs], 0
     first = xs[0]
@@ -53,6 +53,11 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Value:
                 remedy="choose another axis, or pad or cut to equal sizes; tb.stack joins along a new axis",
             )
     return table["concatenate"](*xs, axis=a)
+
+
+def _without_nothing(xs: list[Value]) -> list[Value]:
+    """Without empty lines, which PyTorch joins to tensors of any shape: caches begin as `tensor([])`."""
+    return [x for x in xs if x.shape != (0,)] or xs[:1] if any(x.ndim != 1 for x in xs) else xs
 
 
 def _size(x: Value) -> Dim:

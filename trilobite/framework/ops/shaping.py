@@ -16,6 +16,7 @@ from trilobite.framework.ops.axes import axes_in, axis_in, is_number, size_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op
+from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
@@ -345,7 +346,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 @tensor_op(G, methods=())
 def broadcast_shapes(*shapes: Any) -> Shape:
     """The shape that these broadcast to."""
-    return shapes_together(*(tuple(s) if isinstance(s, (tuple, list)) else (s,) for s in shapes))
+    return Size(shapes_together(*(tuple(s) if isinstance(s, (tuple, list)) else (s,) for s in shapes)))
 
 
 # -- copies ----------------------------------------------------------------------------------------------

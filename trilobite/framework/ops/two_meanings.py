@@ -22,7 +22,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops import shaping
+from trilobite.framework.ops import equality, shaping
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import methods, operators
@@ -413,11 +413,6 @@ def _grids() -> None:
     _replace("meshgrid", public)
 
 
-def same(x: Tensor, other: Any) -> bool:
-    """Have the two the same shape and elements? A Python bool: PyTorch's x.equal(y)."""
-    return bool(_standard("array_equal")(x, other))
-
-
 def install() -> None:
     """Give the rows and methods both meanings."""
     _extreme("max", "argmax", "maximum")
@@ -432,4 +427,4 @@ def install() -> None:
     _repeating()
     _squeezing()
     _grids()
-    methods["equal"] = same
+    equality.install()

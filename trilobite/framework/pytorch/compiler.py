@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from trilobite.framework.pytorch.symbols import ScriptFunction, ScriptModule
 from trilobite.ir.transforms import bind as entry
 
 T = TypeVar("T")
@@ -55,7 +56,8 @@ JIT_NAMES: dict[str, Any] = {
     "export": marked, "interface": marked, "script_method": marked, "_script_if_tracing": marked,
     "script_if_tracing": marked, "_overload_method": marked, "_overload": marked, "trace": traced,
     "trace_module": traced, "freeze": marked, "optimize_for_inference": marked, "Final": Final,
-    "annotate": annotate, "isinstance": _is_of,
+    "annotate": annotate, "isinstance": _is_of, "ScriptModule": ScriptModule,
+    "ScriptFunction": ScriptFunction, "RecursiveScriptModule": ScriptModule, "Attribute": annotate,
 }  # fmt: skip
 """What `tb.jit` has as attributes, beside being the compiler: PyTorch's module of that name."""
 

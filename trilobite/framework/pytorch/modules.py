@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing as processes
 import re
+from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any
 from urllib.parse import urlparse
@@ -165,8 +166,34 @@ class safe_globals:
 serialization = Room(
     "How PyTorch's files are trusted.", safe_globals=safe_globals, add_safe_globals=_noted,
     get_unsafe_globals_in_checkpoint=lambda f: [], get_safe_globals=list, clear_safe_globals=_noted,
-    DEFAULT_PROTOCOL=2,
+    DEFAULT_PROTOCOL=2, MAP_LOCATION=Any,
 )  # fmt: skip
+
+
+def _text_of(x: Tensor, indent: int = 0, *, tensor_contents: str | None = None) -> str:
+    return repr(x) if tensor_contents is None else tensor_contents
+
+
+_tensor_str = Room(
+    "How PyTorch prints.", _tensor_str=_text_of, _str=_text_of, _str_intern=_text_of,
+    PRINT_OPTS=Room("Settings.", precision=4, threshold=1000, edgeitems=3, linewidth=80, sci_mode=None),
+)  # fmt: skip
+
+
+class SobolEngine:
+    """Points of a Sobol sequence: there is no table of directions here."""
+
+    def __init__(self, dimension: int, scramble: bool = False, seed: int | None = None) -> None:
+        raise ArgumentError(
+            "points of a Sobol sequence",
+            where=user_location(),
+            expected="points drawn independently",
+            remedy="tb.rand(n, dimension), or scipy.stats.qmc.Sobol",
+        )
+
+
+futures = Room("Results that are still to come: Python's own.", Future=Future)
+quasirandom = Room("Sequences that fill space evenly: none is here.", SobolEngine=SobolEngine)
 _custom_ops = Room("Sizes that only a run knows.", get_ctx=_noted)
 types = Room(
     "Kinds of arguments.", Number=int | float | bool, Device=Any, _dtype=dtype, _size=tuple, _int=int,

@@ -29,6 +29,10 @@ class ProfilerActivity:
     CPU, CUDA, XPU = "cpu", "cuda", "xpu"
 
 
+class EventList(list[Any]):
+    """Events of PyTorch's profiler: nothing here is one."""
+
+
 def profile(*args: Any, **kwargs: Any) -> Any:
     raise StateError(
         "PyTorch's profiler",

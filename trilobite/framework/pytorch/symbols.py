@@ -47,6 +47,21 @@ class DisableTorchFunctionSubclass:
         pass
 
 
+class AbsentDtype:
+    """A dtype of PyTorch's that tensors here cannot have: a name to compare with, or to look up."""
+
+    is_floating_point = is_complex = is_signed = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"trilobite.{self.name}"
+
+
+complex32 = chalf = AbsentDtype("complex32")
+qint8, quint8, qint32 = AbsentDtype("qint8"), AbsentDtype("quint8"), AbsentDtype("qint32")
+quint4x2, quint2x4 = AbsentDtype("quint4x2"), AbsentDtype("quint2x4")
 DisableTorchFunction = DisableTorchFunctionSubclass
 
 

@@ -193,6 +193,7 @@ def is_kept_by(cell: Cell, who: object) -> bool:
 
 _clock = itertools.count(1)
 _stamps: dict[int, int] = {}  # id of the array that owns the memory -> time of its last write in place
+_checked: dict[int, int] = {}  # the same for writes that a tape has to know of
 now = 0
 
 
@@ -202,25 +203,35 @@ def _owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return base if isinstance(base, np.ndarray) and type(base) is not Memory else array
 
 
-def stamp(value: Value) -> None:
-    """Note that `value` was overwritten at this moment."""
+def stamp(value: Value, checked: bool = True) -> None:
+    """Note that `value` was overwritten at this moment; one that is not `checked` (by `x.data`) is none of
+    the tape's business.
+    """
     global now
     value = bottom(value)
     now = next(_clock)
     if isinstance(value, np.ndarray):
         owner = _owner(value)
         if id(owner) not in _stamps:
-            weakref.finalize(owner, _stamps.pop, id(owner), None)
+            weakref.finalize(owner, _forget, id(owner))
         _stamps[id(owner)] = now
+        if checked:
+            _checked[id(owner)] = now
     else:
         value.stamp = now
 
 
-def stamped_after(value: Value, time: int) -> bool:
-    """Was `value` overwritten after `time`?"""
+def _forget(owner: int) -> None:
+    _stamps.pop(owner, None)
+    _checked.pop(owner, None)
+
+
+def stamped_after(value: Value, time: int, checked: bool = False) -> bool:
+    """Was `value` overwritten after `time`, perhaps by a write that is checked?"""
     value = bottom(value)
     if isinstance(value, np.ndarray):
-        return bool(_stamps) and _stamps.get(id(_owner(value)), 0) > time
+        stamps = _checked if checked else _stamps
+        return bool(stamps) and stamps.get(id(_owner(value)), 0) > time
     return getattr(value, "stamp", 0) > time
 
 

@@ -86,7 +86,7 @@ class Node:
 
     def check_kept(self, kept: Sequence[Value]) -> None:
         for value in kept:
-            if value is not None and cells.stamped_after(value, self.time):
+            if value is not None and cells.stamped_after(value, self.time, checked=True):
                 raise GradientError(
                     f"a tensor that the gradient of {self.name} needs was changed in place",
                     where=self.location if self.location is not UNKNOWN else user_location(),

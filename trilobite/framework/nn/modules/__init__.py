@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base.rooms import inner_room
 from trilobite.framework.nn import containers as container
 from trilobite.framework.nn import layers, losses, module
 from trilobite.framework.nn.layers import activation, distance, dropout, linear, pooling, transformer
@@ -36,5 +37,5 @@ def __getattr__(name: str) -> Any:
     if name == "utils":
         return tuples
     if name.startswith("__") or not hasattr(nn, name):
-        raise AttributeError(f"trilobite.nn.modules has no {name!r}")
+        return inner_room("nn.modules", name)
     return getattr(nn, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from trilobite.base.rooms import inner_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import packing as rnn
 from trilobite.framework.nn.skeleton import functional_call
@@ -60,3 +61,7 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
     with init.skipped():
         return module_cls(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    return inner_room("nn.utils", name)

@@ -12,6 +12,7 @@ from typing import Any
 
 from trilobite.base.errors import GradientError
 from trilobite.base.locations import user_location
+from trilobite.base.rooms import inner_room
 from trilobite.framework.function_class import Function
 from trilobite.framework.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from trilobite.framework.pytorch.autograd import function, functional, graph
@@ -126,3 +127,7 @@ def detect_anomaly(check_nan: bool = True) -> Any:
     from trilobite.framework import debug
 
     return debug.detect_anomaly()
+
+
+def __getattr__(name: str) -> object:
+    return inner_room("autograd", name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.rooms import inner_room
 from trilobite.framework.ops.creation import tensor
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.pytorch.utils.samplers import (
@@ -340,4 +341,4 @@ def __getattr__(name: str) -> Any:
         from trilobite.framework.pytorch.utils.sharding import DistributedSampler
 
         return DistributedSampler
-    raise AttributeError(f"trilobite.utils.data has no {name!r}")
+    return inner_room("utils.data", name)
