@@ -84,11 +84,43 @@ def bits(x: Any) -> tuple[Any, ...]:
     return tuple(x.shape), x.dtype, np.ascontiguousarray(x.numpy()).tobytes()
 
 
+def sums_in_any_order() -> None:
+    """MPI's own reductions: within the rounding of three additions, more at once than there are slots, ranks
+    that have compiled beside ranks that have not, several groups; and rank order again afterwards.
+    """
+    rng, halves = np.random.default_rng(7), c.Group(((0, 2), (1, 3)))
+    sizes = [2000, 3001, 90_000, *range(2100, 2118)]
+    all_ranks = [[rng.normal(size=n) * 10.0 ** rng.integers(-3, 4, n) for n in sizes] for _ in range(4)]
+
+    def sums(values: list[Any]) -> list[Any]:
+        return [c.all_reduce(v, group=halves if k % 3 == 0 else None) for k, v in enumerate(values)]
+
+    c.any_order()
+    for dtype, eps in ((tb.float64, 2.0**-53), (tb.float32, 2.0**-24)):
+        own = [tb.tensor(v).to(dtype) for v in all_ranks[c.rank()]]
+        run = tb.jit(sums) if c.rank() % 2 else sums
+        for _ in range(3):
+            for k, found in enumerate(run(own)):
+                members = halves.members if k % 3 == 0 else range(4)
+                parts = [tb.tensor(all_ranks[r][k]).to(dtype).numpy().astype("f8") for r in members]
+                bound = 4 * eps * sum(np.abs(p) for p in parts) + 1e-300
+                assert np.all(np.abs(found.numpy() - sum(parts)) <= bound)
+    assert c.all_reduce(tb.arange(5000)).numpy()[-1] == 4 * 4999  # integers are exact
+    half = tb.tensor(all_ranks[c.rank()][1]).to(tb.bfloat16)
+    now = bits(c.all_reduce(half))
+    c.any_order(False)
+    assert now == bits(c.all_reduce(half))  # MPI has no such numbers: rank order
+    again = bits(c.all_reduce(tb.tensor(all_ranks[c.rank()][2])))
+    in_order = ((all_ranks[0][2] + all_ranks[1][2]) + all_ranks[2][2]) + all_ranks[3][2]
+    assert again[2] == in_order.tobytes()
+
+
 got = work()
 wanted = c.lockstep(work, 4)[c.rank()]
 assert len(got) == len(wanted)
 for k, (a, b) in enumerate(zip(got, wanted, strict=True)):
     assert a == b, f"result {k}: {a[:2]} against {b[:2]}"
+sums_in_any_order()
 child = os.fork()  # a copy of a rank is none: it knows whose it is, and MPI is left alone
 if child == 0:
     try:

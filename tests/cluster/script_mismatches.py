@@ -20,6 +20,7 @@ from trilobite.cluster.mpi import Mpi
 from trilobite.ir import ranks
 
 large = tb.ones((300, 300))
+
 CALLS: dict[str, Callable[[], Any]] = {
     "sum": lambda: c.all_reduce(large),
     "small": lambda: c.all_reduce(tb.ones(3)),
@@ -28,13 +29,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "gather": lambda: c.all_gather(large, 1),
     "pairs": lambda: c.all_reduce(large, group=c.Group(((0, 1), (2, 3)))),
     "receive": lambda: c.receive((3,), tb.float32, (c.rank() + 1) % 4),
+    "by MPI": lambda: (c.any_order(), c.all_reduce(large), c.any_order(False))[1],
 }  # fmt: skip
 QUICK = sys.argv[1:] == ["quick"]
 LATE = 60.0 if QUICK else 5.0  # seconds; the quick cases run beside other tests, which may take the cores
 CASES = (
-    [("sum", "dtype"), ("sum", "receive"), ("pairs", "gather")]
+    [("sum", "dtype"), ("sum", "receive"), ("pairs", "gather"), ("by MPI", "max")]
     if QUICK
-    else list(permutations(CALLS, 2))[:40]
+    else [*list(permutations(list(CALLS)[:7], 2))[:40], ("sum", "by MPI"), ("by MPI", "gather")]
 )
 
 
@@ -49,7 +51,7 @@ def line(name: str) -> str:
 
 
 c.barrier()
-assert QUICK or len(CASES) == 40
+assert QUICK or len(CASES) == 42
 for first, second in CASES:
     anew()
     begun = time.monotonic()

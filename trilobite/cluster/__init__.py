@@ -16,6 +16,7 @@ _NAMES = {
         "all_reduce share all_gather reduce_scatter part all_to_all broadcast permute rotate index send "
         "receive barrier own_rows"
     ),
+    "mpi_reductions": "any_order",
     "in_process": "lockstep",
     "meshes": "Mesh mesh",
     "randomness": "one_randomness",

@@ -56,6 +56,7 @@ class Wires(NamedTuple):
     tag: int
     data: int
     join: Callable[[Block], None]
+    reduce: Callable[[Exchange], None] | None = None  # writes the sum of large arrays, if not in rank order
 
 
 class Piece(NamedTuple):
@@ -236,6 +237,8 @@ def _all_reduce(e: Exchange) -> None:
     if e.small or e.n == 1:
         e.reduce(OUT, e.places(), count, op)
         return
+    if e.wires.reduce is not None:
+        return e.wires.reduce(e)
     rounds = _rounds(count, e.n, size)
     room = [{k: e._memory(rounds[0][e.own][1] * size) for k in e.others} for _ in rounds[:2]]
 

@@ -85,6 +85,9 @@ def launch(
     survive: Annotated[
         bool, typer.Option("--survive", help="Go on without ranks that die (Open MPI; cluster.survive).")
     ] = False,
+    any_order: Annotated[
+        bool, typer.Option("--any-order", help="MPI may add up large sums in an order of its own.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Start nothing: plan what the script's task() trains.")
     ] = False,
@@ -110,6 +113,7 @@ def launch(
         note = Path(folder) / "checkpoint"
         env = {**environment(ranks, threads, patience), "TRILOBITE_JOB": str(note)}
         env["TRILOBITE_SURVIVE"] = "1" if options else ""
+        env |= {"TRILOBITE_ANY_ORDER": "1"} if any_order else {}
         code = _run(command, env, note)
         if code and note.exists():
             typer.echo(f"trilobite: the last checkpoint is {note.read_text()}", err=True)

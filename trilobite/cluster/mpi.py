@@ -25,6 +25,7 @@ from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
 from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
+from trilobite.cluster.mpi_reductions import MpiReductions, handle
 from trilobite.cluster.notices import CROWDED, Echo, LostRank, Notices, Patience, shown
 from trilobite.cluster.probes import AnyOf, Probed
 from trilobite.ir.ranks import Array, Call
@@ -62,13 +63,14 @@ def _bytes(x: Array) -> Array:
 _words: dict[Any, bytes] = {}
 
 
-def _word(call: Call) -> bytes:
+def _word(call: Call, by_mpi: bool) -> bytes:
     """What a rank says of its call. A training says the same in every step, so it is kept."""
-    key = (*call[:2], *call.attributes.items(), call.type, call.where)
+    key = (*call[:2], *call.attributes.items(), call.type, call.where, by_mpi)
     found = _words.get(key)
     if found is None:
-        text = str(call).encode()[: WORD - 16]
-        found = _digest(str(call.members)) + _digest(call.signature) + text.ljust(WORD - 16)
+        how = ", reduced by MPI" if by_mpi else ""
+        text = f"{call}{how}".encode()[: WORD - 16]
+        found = _digest(str(call.members)) + _digest(call.signature + how) + text.ljust(WORD - 16)
         _words[key] = found
     return found
 
@@ -92,6 +94,7 @@ class Mpi:
         self._counts: dict[tuple[int, ...], Words] = {}
         self._kept: dict[Any, Posted] = {}
         self._posted: dict[int, Posted] = {}  # by the address of the block
+        self.reductions = MpiReductions(self)
         self.link = Link(_library(mpi))
         self._waits = 0
         self._sent: list[tuple[Any, Any]] = []
@@ -152,7 +155,7 @@ class Mpi:
             return None
 
     def _comms(self) -> list[Any]:
-        return [self.words, self.data, self.notices.comm, *self._groups.values()]
+        return [self.words, self.data, self.notices.comm, *self._groups.values(), *self.reductions.comms]
 
     def shrunk(self) -> Mpi:
         """The transport of those who are left; all of them call it. What was under way is given up."""
@@ -185,7 +188,7 @@ class Mpi:
 
     def _taken(self, call: Call) -> Posted:
         """The list of messages of a call like an earlier one, or a new one; those used last are kept."""
-        key = (*call[:2], *call.attributes.items(), call.type, call.where)
+        key = (*call[:2], *call.attributes.items(), call.type, call.where, self.reductions.allowed)
         posted = self._kept.pop(key, None)
         if posted is None or posted.block.state != DONE:
             posted = Posted(self, call)
@@ -201,7 +204,7 @@ class Mpi:
 
     def group(self, members: tuple[int, ...]) -> int:
         """The handle of a group's communicator; 0 before its members have made it."""
-        return 0 if members not in self._groups else _handle(self.mpi, self._groups[members])
+        return 0 if members not in self._groups else handle(self.mpi, self._groups[members])
 
     def join(self, members: tuple[int, ...]) -> int:
         """Makes the communicator of a group: members come here when all of them have agreed on a call."""
@@ -209,6 +212,7 @@ class Mpi:
             group = self.data.Get_group().Incl(list(members))
             tag = int.from_bytes(_digest(str(members))[:2], "big") & 0x7FFF
             self._groups[members] = self.data.Create_group(group, tag)
+        self.reductions.join(members)
         return self.group(members)
 
     def count(self, members: tuple[int, ...]) -> Words:
@@ -315,9 +319,11 @@ class Posted:
 
     def __init__(self, at: Mpi, call: Call, kernels: Reduction | None = None) -> None:
         self.at, self.call = at, call
-        words = _handle(at.mpi, at.words)
-        wires = Wires(words, _CALL, at.group(call.members), self._join)
-        self.exchange = Exchange(call, at.rank, wires, _word(call), kernels)
+        words = handle(at.mpi, at.words)
+        reducer = at.reductions.of(call)
+        ready = reducer is None or at.reductions.ready(call.members)
+        wires = Wires(words, _CALL, at.group(call.members) if ready else 0, self._join, reducer)
+        self.exchange = Exchange(call, at.rank, wires, _word(call, reducer is not None), kernels)
         self.result = self.exchange.result
         count = np.zeros(1, np.int64) if call.name in LOCAL else at.count(call.members)
         self.block = Block(at.link, self.exchange.ops, count, self.exchange.alive)
@@ -388,10 +394,4 @@ def _library(mpi: Any) -> Library:
     names = "MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Request_get_status"
     at = [ctypes.cast(getattr(found, name), ctypes.c_void_p).value or 0 for name in names]
     request, status = mpi._sizeof(mpi.Request), mpi._sizeof(mpi.Status)
-    return Library(at[0], at[1], at[2], at[3], _handle(mpi, mpi.BYTE), request, status)
-
-
-def _handle(mpi: Any, thing: Any) -> int:
-    """MPI's own name of an object, a number or an address, as a signed word."""
-    found = int(mpi._handleof(thing))
-    return found - (1 << 64) if found >> 63 else found
+    return Library(at[0], at[1], at[2], at[3], handle(mpi, mpi.BYTE), request, status)

@@ -138,6 +138,75 @@ start:
   ret i64 %wide
 }
 
+; Hands a reduction to MPI: words of source and result, then count, datatype, operation, slots and the function. A
+; slot is a communicator and whether an exchange of this process is at it; exchanges take slots by their numbers, so
+; every member takes the same one. -1 if the slot is still in use, else what MPI gives back.
+define internal i64 @exchange_reduce(ptr %block, ptr %op) {
+start:
+  %tag_at = getelementptr i64, ptr %block, i64 12
+  %tag = load i64, ptr %tag_at
+  %number = and i64 %tag, 7
+  %twice = mul i64 %number, 2
+  %slots_at = getelementptr i64, ptr %op, i64 8
+  %slots = load ptr, ptr %slots_at
+  %slot = getelementptr i64, ptr %slots, i64 %twice
+  %busy_at = getelementptr i64, ptr %slot, i64 1
+  %busy = load i64, ptr %busy_at
+  %mine = ptrtoint ptr %block to i64
+  %free = icmp eq i64 %busy, 0
+  %again = icmp eq i64 %busy, %mine
+  %may = or i1 %free, %again
+  br i1 %may, label %go, label %later
+later:
+  ret i64 -1
+go:
+  store i64 %mine, ptr %busy_at
+  %comm = load i64, ptr %slot
+  %source_at = getelementptr i64, ptr %op, i64 1
+  %result_at = getelementptr i64, ptr %op, i64 3
+  %source = call ptr @exchange_address(ptr %block, ptr %source_at)
+  %result = call ptr @exchange_address(ptr %block, ptr %result_at)
+  %count_at = getelementptr i64, ptr %op, i64 5
+  %datatype_at = getelementptr i64, ptr %op, i64 6
+  %operation_at = getelementptr i64, ptr %op, i64 7
+  %function_at = getelementptr i64, ptr %op, i64 9
+  %count = load i64, ptr %count_at
+  %datatype = load i64, ptr %datatype_at
+  %operation = load i64, ptr %operation_at
+  %function = load ptr, ptr %function_at
+  %link_at = getelementptr i64, ptr %block, i64 10
+  %link = load ptr, ptr %link_at
+  %width_at = getelementptr i64, ptr %link, i64 4
+  %width = load i64, ptr %width_at
+  %pending_at = getelementptr i64, ptr %block, i64 7
+  %pending = load i64, ptr %pending_at
+  %requests_at = getelementptr i64, ptr %block, i64 8
+  %requests = load ptr, ptr %requests_at
+  %behind = mul i64 %pending, %width
+  %request = getelementptr i8, ptr %requests, i64 %behind
+  %more = add i64 %pending, 1
+  store i64 %more, ptr %pending_at
+  %short = trunc i64 %count to i32
+  %code = call i32 %function(ptr %source, ptr %result, i32 %short, i64 %datatype, i64 %operation, i64 %comm, ptr %request)
+  %wide = zext i32 %code to i64
+  ret i64 %wide
+}
+
+; The slot of this exchange is free for the one that comes so many later.
+define internal void @exchange_free(ptr %block, ptr %op) {
+start:
+  %tag_at = getelementptr i64, ptr %block, i64 12
+  %tag = load i64, ptr %tag_at
+  %number = and i64 %tag, 7
+  %twice = mul i64 %number, 2
+  %slots_at = getelementptr i64, ptr %op, i64 1
+  %slots = load ptr, ptr %slots_at
+  %slot = getelementptr i64, ptr %slots, i64 %twice
+  %busy_at = getelementptr i64, ptr %slot, i64 1
+  store i64 0, ptr %busy_at
+  ret void
+}
+
 ; Are all messages there that were not waited for? 1 if so.
 define internal i64 @exchange_arrived(ptr %block) {
 start:
@@ -210,7 +279,19 @@ operation:
                                   i64 3, label %copy
                                   i64 4, label %check
                                   i64 5, label %kernel
-                                  i64 7, label %zero ]
+                                  i64 7, label %zero
+                                  i64 8, label %reduce
+                                  i64 9, label %free ]
+reduce:
+  %reduced = call i64 @exchange_reduce(ptr %block, ptr %op)
+  %begun = icmp eq i64 %reduced, 0
+  br i1 %begun, label %forward, label %not_begun
+not_begun:
+  %taken = icmp eq i64 %reduced, -1
+  br i1 %taken, label %later, label %refused
+free:
+  call void @exchange_free(ptr %block, ptr %op)
+  br label %forward
 wait:
   %arrived = call i64 @exchange_arrived(ptr %block)
   switch i64 %arrived, label %look [ i64 0, label %later
@@ -222,7 +303,8 @@ post:
   %fine = icmp eq i64 %code, 0
   br i1 %fine, label %forward, label %refused
 refused:
-  store i64 %code, ptr %error_at
+  %given = phi i64 [ %code, %post ], [ %reduced, %not_begun ]
+  store i64 %given, ptr %error_at
   br label %look
 copy:
   call void @exchange_copy(ptr %block, ptr %op)

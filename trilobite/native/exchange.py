@@ -105,8 +105,31 @@ class Zero(NamedTuple):
     bytes: int
 
 
-Op = Arrived | Send | Receive | Copy | Check | Run | Look | Zero
-_KINDS = {Arrived: 0, Send: 1, Receive: 2, Copy: 3, Check: 4, Run: 5, Look: 6, Zero: 7}
+SLOTS = 8  # communicators for reductions that MPI makes: so many may be under way at once
+
+
+class Reduce(NamedTuple):
+    """MPI reduces the operand of all members into the result: elements of one of its datatypes, by one of its
+    operations. `slots` is the address of pairs of words, a communicator and who is at it.
+    """
+
+    source: At
+    to: At
+    elements: int
+    datatype: int
+    operation: int
+    slots: int
+    function: int
+
+
+class Free(NamedTuple):
+    """The slot that the exchange had is free again."""
+
+    slots: int
+
+
+Op = Arrived | Send | Receive | Copy | Check | Run | Look | Zero | Reduce | Free
+_KINDS = {Arrived: 0, Send: 1, Receive: 2, Copy: 3, Check: 4, Run: 5, Look: 6, Zero: 7, Reduce: 8, Free: 9}
 
 
 class Library(NamedTuple):
@@ -171,7 +194,7 @@ class Block:
     def __init__(self, link: Link, ops: Sequence[Op], count: Words, alive: object = None) -> None:
         self.link, self.ops = link, list(ops)
         self._alive: list[Any] = [alive, count]
-        posts = max(1, sum(isinstance(op, Send | Receive) for op in ops))
+        posts = max(1, sum(isinstance(op, Send | Receive | Reduce) for op in ops))
         self._requests = zeros(posts * link.library.request + 64, np.uint8)
         statuses = zeros(posts * link.library.status + 64, np.uint8)
         self.rows: Words = np.zeros((len(ops), _WIDTH), np.int64)
@@ -199,6 +222,10 @@ class Block:
                 return *op.at, op.bytes, op.peer, op.comm, op.tag
             case Copy():
                 return *op.to, *op.source, op.rows, op.bytes, op.to_stride, op.source_stride
+            case Reduce():
+                return *op.source, *op.to, *op[2:]
+            case Free():
+                return (op.slots,)
             case Check() | Zero():
                 return (op.left, op.right) if isinstance(op, Check) else (*op.at, op.bytes)
             case Run():
