@@ -2,8 +2,9 @@
 
 A compiled step of twelve layers of 512 × 512 on 128 rows with Adam, data parallel, gradients in buckets of
 1 MB. Beside it the blocking form: gradients in one compiled function, then each bucket's sum by itself, then
-the update in another function. Seconds in which a rank did nothing but wait, rounds of both in turn. The rank that computes longest waits for messages alone,
-the other one for it as well, so both are shown; what the first waits is what the exchange costs.
+the update in another function. Seconds in which a rank did nothing but wait, rounds of both in turn. The rank
+that computes longest waits for messages alone, the other one for it as well, so both are shown; what the
+first waits is what the exchange costs.
 """
 
 from __future__ import annotations
