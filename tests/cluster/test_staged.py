@@ -12,7 +12,7 @@ from cluster_models import check_equal, made, one_process
 from staged_models import task_of, train
 
 import trilobite as tb
-from trilobite import cluster
+from trilobite import cluster, nn, optim
 from trilobite.base.errors import ArgumentError, ClusterError
 from trilobite.cluster.planning.pipelined import Cuts, PaperPipeline
 from trilobite.cluster.planning.search import SMALL, SPARE, Judge
@@ -218,3 +218,78 @@ def test_a_checkpoint_of_stages_is_that_of_one_process(tmp_path: Path) -> None:
     for found in cluster.lockstep(seeded, 2):
         np.testing.assert_allclose(found, one, rtol=1e-12)
     assert made("mlp") is not None and one[0] != want.losses[0]
+
+
+# -- steps of other kinds ------------------------------------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """One table for the way in and the way out, a frozen layer, a layer that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.up = nn.Embedding(7, 6), nn.Linear(6, 9)
+        self.norm, self.down = nn.BatchNorm1d(9), nn.Linear(9, 6)
+        self.idle = nn.Linear(3, 3)
+        for p in self.up.parameters():
+            p.requires_grad_(False)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(tb.tanh(self.norm(self.up(self.table(x))))) @ self.table.weight.T
+
+
+def tied(kind: str) -> cluster.Task:
+    tb.manual_seed(4)
+    model = Tied().double() if kind != "bfloat16" else Tied().bfloat16()
+    used = [p for n, p in model.named_parameters() if p.requires_grad and "idle" not in n]
+    opt = optim.SGD(used, lr=0.3, momentum=0.9) if kind == "adds up" else optim.Adam(used, lr=0.02)
+    for p in model.parameters():
+        opt.state.setdefault(p, {})
+    rng = np.random.default_rng(5)
+
+    def step(x: Any, y: Any) -> Any:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out.to(tb.float64), y)
+        if kind != "adds up":
+            opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return {"loss": loss, "out": out, "right": (out.argmax(-1) == y).sum()}
+
+    args = [tb.tensor(rng.integers(0, 7, 8)), tb.tensor(rng.integers(0, 7, 8))]
+    return cluster.Task(step, model, opt, args)
+
+
+@pytest.mark.parametrize("kind", ["plain", "adds up", "bfloat16"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        cluster.Plan((1, 1), (), stages=2, micro=2, homes=(0, 0, 0, 1, 1, 1, 1, 1, 1)),
+        cluster.Plan((1, 1), (), stages=2, micro=2, homes=(1, 0, 1, 0, 1, 0, 1, 0, 1)),
+        cluster.Plan((2, 1), (), 3),
+    ],
+    ids=["halves", "in turn", "zero 3"],
+)
+def test_steps_of_other_kinds(kind: str, plan: cluster.Plan) -> None:
+    """Tied and frozen parameters, gradients that add up over steps, whole results, statistics in buffers."""
+
+    def results(task: cluster.Task, step: Any) -> list[Any]:
+        out: list[Any] = []
+        for _ in range(3):
+            found = step(*task.args)
+            out += [
+                np.array(cluster.whole(found[k]).to(tb.float64).numpy()) for k in ("loss", "out", "right")
+            ]
+        kept = [*task.model.parameters(), *task.model.buffers()]
+        return out + [np.array(cluster.whole(t).to(tb.float64).numpy()) for t in kept]
+
+    task = tied(kind)
+    want = results(task, tb.jit(task.step))
+
+    def rank() -> list[Any]:
+        task = tied(kind)
+        return results(task, plan.apply(task))
+
+    for found in cluster.lockstep(rank, 2):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(a, b, **({"atol": 0.15} if kind == "bfloat16" else {"rtol": 1e-10}))

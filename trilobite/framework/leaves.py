@@ -78,10 +78,11 @@ def own(ct: Value, shared: set[int]) -> Value:
 def added_in_place(old: Tensor, ct: Value) -> bool:
     """Adds to a small gradient where it lies, if nobody has to be told: the sum as it would be otherwise."""
     cell, ctx = old._cell, entry.threads.context
+    if not cell.owner is ctx.recorder is ctx.watch is ctx.undo is None:
+        return False  # who records does not look at values: they may lie elsewhere
     value = cell.value
     plain = type(value) is type(ct) is np.ndarray and old._view is None and cell.leaf is None
-    alone = cell.owner is ctx.recorder is ctx.watch is ctx.undo is None
-    if not plain or not alone or value.size > _SMALL or value.dtype.num >= OWN:
+    if not plain or value.size > _SMALL or value.dtype.num >= OWN:
         return False
     if value.dtype != ct.dtype or value.shape != ct.shape or not value.flags.writeable:
         return False
