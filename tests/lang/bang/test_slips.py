@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from bang_harness import LEVELS, needs_clang
-from slip_sources import KERNELS, SLIPS, Kernel
+from slip_sources import KERNELS as FIRST_KERNELS
+from slip_sources import SLIPS as FIRST_SLIPS
+from slip_sources import Kernel
+from slip_sources_more import KERNELS as MORE_KERNELS
+from slip_sources_more import SLIPS as MORE_SLIPS
 
 from trilobite.base.errors import KernelError, ProcessorFault
 from trilobite.processor.device import Device
@@ -17,6 +21,7 @@ from trilobite.processor.lang.bang.kernel import BangKernel
 from trilobite.processor.lang.bang.source import Options
 
 pytestmark = needs_clang
+KERNELS, SLIPS = {**FIRST_KERNELS, **MORE_KERNELS}, [*FIRST_SLIPS, *MORE_SLIPS]
 
 
 def _checked(kernel: Kernel, path: Path, level: int, machine: str) -> tuple[list[Any], list[Any]]:
@@ -53,5 +58,5 @@ def test_a_slip_is_named(name: str, right: str, wrong: str, pattern: str, line: 
     assert any(re.search(rf"{re.escape(place)}\b", said) for place in places), said
 
 
-def test_there_are_forty() -> None:
-    assert len(SLIPS) >= 40
+def test_there_are_eighty() -> None:
+    assert len(SLIPS) >= 80

@@ -33,7 +33,7 @@ HEAD = """
     SADD $11, $11, $43
     SMOVE $8, #256
     VSET.i32 $10, $8, #5
-    VSET.i32 $12, $8, #3
+    VSET.i32 $12, $8, #{bits}
     SYNC
     SMOVE $40, #{trips}
 again:
@@ -60,6 +60,9 @@ def launch(source: str, monkeypatch, after: int, interlock: str = "none") -> tup
 
 
 PLACES = ("$10", "$11", "$12", "$13", "$14", "$15")
+PAIRS = ("VAV", "VSV", "VMV", "VGTM")
+WITH_SCALARS = ("VAS", "VMS", "VGTS", "VLTMS")
+SCALARS = (0, 0x3F800000, 0x7F800000, 0x40490FDB, 0x80000000)  # 0, 1, infinity, 3.14, -0
 ON_CHIP = ("$10", "$12", "$14")
 
 
@@ -74,6 +77,9 @@ def instruction(rng: np.random.Generator, number: int) -> str:
         f"{moved}\nVSET.i32 $20, $8, #7",
         f"{moved}\nVAV.i32 $20, $8, {b}, {c}",
         f"{moved}\nVMOVE.i32 $20, $8, {b}",
+        f"{moved}\n{rng.choice(PAIRS)}.f32 $20, $8, {b}, {c}",
+        f"{moved}\nLI $9, #{rng.choice(SCALARS)}\n{rng.choice(WITH_SCALARS)}.f32 $20, $8, {b}, $9",
+        f"SMOVE $8, #{8 * n}\nSMOVE $9, #{n}\nVCMV.f32 {a}, $8, {b}, {c}, $9",
         f"SMOVE $8, #{8 * n}\nSMOVE $9, #{n}\nVCAV.i32 {a}, $8, {b}, {c}, $9",
         f"SMOVE $8, #{n}\nVSUM.i32 {a}, $8, {b}",
         f"SMOVE $8, #{4 * n}\nSADD $20, {to}, #{at % 200}\nCOPY $20, {source}, $8",
@@ -96,7 +102,12 @@ def random_program(rng: np.random.Generator) -> str:
         if synced:
             body.append("SYNC")
     empty = rng.choice(["", "SMOVE $15, $2"])
-    head = HEAD.format(empty=empty, share=int(rng.choice([0, 6, 8])), trips=int(rng.choice([3, 20])))
+    head = HEAD.format(
+        bits=int(rng.choice([0, 3, 0x7F800000])),
+        empty=empty,
+        share=int(rng.choice([0, 6, 8])),
+        trips=int(rng.choice([3, 20])),
+    )
     return head + "\n".join(body) + TAIL
 
 

@@ -242,6 +242,19 @@ def _dominance(function: Function) -> Iterator[str]:
                     yield f"{op.opcode} at {op.location} uses a value before it is defined"
 
 
+def drop_blind_notes(function: Function) -> None:
+    """Takes out notes for the debugger whose value is not there on every way to them."""
+    if not any(op.opcode == "note" for op in function.ops()):
+        return
+    graph = Graph(function)
+    place = {op: number for block in graph.order for number, op in enumerate(block.ops)}
+    for block in graph.order:
+        block.ops = [
+            op for op in block.ops
+            if op.opcode != "note" or all(_visible(graph, place, value, op, block) for value in op.operands)
+        ]  # fmt: skip
+
+
 def _visible(graph: Graph, place: dict[Op, int], value: Value, op: Op, block: Block) -> bool:
     if isinstance(value, Constant):
         return True

@@ -110,6 +110,11 @@ class Steps:
         """Bytes of each region of the instruction that is looked at."""
         return self._kept["size"]
 
+    @property
+    def hosts(self) -> Array:
+        """Where each of these regions begins in the host's memory."""
+        return self._kept["host"]
+
     def begin(self, core: Core) -> None:
         """Before a run of translated code."""
         tensors = self._tensors

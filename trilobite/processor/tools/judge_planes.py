@@ -34,6 +34,7 @@ from trilobite.processor.tools.judge_state import (
     THREAD,
     WRITERS,
     WRITING,
+    WRITTEN_BYTES,
     JudgeState,
 )
 from trilobite.processor.tools.planes import COUNT, PAGE, SHIFT
@@ -102,8 +103,10 @@ def row_of(e: JudgeState, at: int, thread: int, what: int, value: int, low: int)
     memory = e.access[at + MEMORY] * MEMORY_WORDS
     shadow = e.memory[memory + SHADOW]
     left = e.access[at + ROW]
-    if shadow != 0 and what == READING and invoke(e.search, shadow + low, 0, left) != 0:
-        return 0
+    if what == WRITTEN_BYTES:
+        if shadow != 0 and invoke(e.search, shadow + low, 0, left) != 0:
+            return 0
+        return 1
     if shadow != 0 and what == MARK_WRITE:
         invoke(e.fill, shadow + low, 1, left)
     while left > 0:

@@ -19,7 +19,12 @@ LEAST_WORD = 4  # bytes: vectors of larger elements may begin at multiples of th
 # Words of what is known of a site: its queue (-1: a copy's), the queues that a SYNC waits for, whether
 # control waits for it, whether its results must lie apart from its sources, whether it has arrays at all.
 # Then for each region where the bounds of its arrays are, how many, and how they are meant.
-QUEUE, WAITS, IS_WAITED_FOR, APART, IS_NOTED, ARRAYS = range(6)
+QUEUE, WAITS, IS_WAITED_FOR, APART, IS_NOTED, SPREADS, SPREAD_FIELD, SPREAD_VALUE, ARRAYS = range(9)
+# How undefined elements spread: a copy takes them along; lanes that are undefined in all operands are so in
+# the result, for this value of the scalar operand (field -1: there is none), or for any finite one but 0.
+# Of pairs, a lane that is undefined in one operand is so where the other's element is finite and not 0.
+COPIED, LANES, LANES_OF_FINITE, PAIRS = range(1, 5)
+MOST_RUNS = 16
 ARRAY_WORDS = 3
 FACT_WORDS = ARRAYS + ARRAY_WORDS * MOST_REGIONS
 NO_BOUNDS, BOUNDED, ANY_ARRAY, NEVER = range(4)  # how the arrays of a region are meant
@@ -37,9 +42,8 @@ ACCESS_WORDS = EXTENTS + 2 * MOST_AXES
 SPAN_LOW, SPAN_ROW, SPAN_AXES, SPAN_EXTENTS = range(4)  # words of a form's region
 SPAN_ARRAYS = SPAN_EXTENTS + 2 * MOST_AXES
 SPAN_WORDS = SPAN_ARRAYS + ARRAY_WORDS
-READING, WRITING, AFTER_WRITES, AFTER_READS, MARK_READ, MARK_WRITE = range(
-    6
-)  # what is done with the pieces of an access
+# What is done with the pieces of an access.
+READING, WRITTEN_BYTES, WRITING, AFTER_WRITES, AFTER_READS, MARK_READ, MARK_WRITE = range(7)
 
 
 class JudgeState:
@@ -49,6 +53,7 @@ class JudgeState:
     site: Ints
     form: Ints
     size: Ints  # of each region: bytes
+    host: Ints  # of each region: where it begins
     fact: Ints  # by site
     span: Ints  # by form and region
     memory: Ints
@@ -61,6 +66,14 @@ class JudgeState:
     first: int  # thread of the core's control
     is_interlocked: int
     block_count: int
+    runs: Ints  # of undefined elements of a result: first, and the one behind the last
+    trail: (
+        Ints  # address of a result, of the operand that its undefined elements are of, of the first of them
+    )
+    run_count: int
+    first_missing: int
+    trail_count: int
+    partial: int  # the first operand of this instruction that has undefined elements, counted from 1
     log_count: int
     log_room: int
     search: int  # code that finds a byte of the host: C's memchr

@@ -24,7 +24,7 @@ from trilobite.processor.tools.definedness import Definedness
 from trilobite.processor.tools.findings import Finding, site_of
 from trilobite.processor.tools.register_masks import extended, result_mask
 from trilobite.processor.tools.spans import Span
-from trilobite.processor.tools.spreading import spread
+from trilobite.processor.tools.spreading import is_elementwise, spread
 from trilobite.processor.tools.wording import Wording
 
 STACK = 62
@@ -61,6 +61,7 @@ class MemoryChecker:
         self._shown = said.address if said is not None else address_text
         self.shadow = Definedness(memory)
         self.states: dict[Place, CoreState] = {}
+        self.lanes: Callable[[int, Operands], None] | None = None  # told how undefined lanes spread
         self._origins: dict[tuple[Place, int], str] = {}
         self._seen: set[tuple[str, int]] = set()
 
@@ -189,7 +190,19 @@ class MemoryChecker:
         given = [np.zeros(read.shape, bool) if mask is None else mask
                  for read, mask in zip(reads, masks, strict=True)]  # fmt: skip
         results = spread(prepared.row, o, given, lambda number: self.memory.read(core.place, reads[number]))
-        return [np.ones_like(mask) for mask in results] if tainted else results
+        if tainted:
+            return [np.ones_like(mask) for mask in results]
+        if self.lanes is not None and is_elementwise(prepared.row) and results[0].ndim == 1:
+            nowhere = np.logical_and.reduce(given)  # undefined in all operands
+            if nowhere.any() and results[0][nowhere].all():
+                self.lanes(core.pc, o)
+        return results
+
+    def spread_natively(self, place: Place, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Machine code left undefined elements in results: where these are, and what they came from."""
+        for result, operand, first in rows:
+            known = self._origins.get((place, operand))
+            self._origins[place, result] = known if known is not None else self._unwritten(first)
 
     def _write(self, core: Core, queue: str, write: Region, mask: Array, origin: str) -> None:
         found: Array | None = mask if mask.any() else None

@@ -140,9 +140,10 @@ class CheckedCode(CoreCode):
         if self._steps is not None:
             is_interlocked = races.machine.interlock == "ranges"
             self._judge = TensorJudge(
-                checked.facts, self.state, self._steps.sizes, self._memories.rows, len(core.memory.blocks),
+                checked.facts, self.state, self._steps, self._memories.rows, len(core.memory.blocks),
                 self._thread, is_interlocked,
             )  # fmt: skip
+            checks.bytes.lanes = checked.facts.lanes
             self._steps.ask(self._judge.code, self._judge.address)
 
     def _made_state(self) -> Array:
@@ -178,6 +179,7 @@ class CheckedCode(CoreCode):
             undefined.uses_stack = bool(state[STACK_ON])
         if self._judge is not None and len(noted := self._judge.noted()):
             races.noted(noted)
+            bytes_.spread_natively(core.place, self._judge.undefined())
         return executed
 
     def _fill_slots(self) -> None:

@@ -14,37 +14,52 @@ import numpy as np
 from trilobite.native.cache import Kernels, kernels
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.program import Program
-from trilobite.processor.isa.row import DMA, QUEUES, Region
+from trilobite.processor.isa.row import DMA, QUEUES, VALUE_FIELDS, Operands, Region, signed
 from trilobite.processor.lang.bounds import CallNote
 from trilobite.processor.sim.access import fill_text
 from trilobite.processor.sim.site_table import MOST_FORMS
 from trilobite.processor.sim.sites import Site, marked_field
+from trilobite.processor.sim.steps import Steps
 from trilobite.processor.sim.tensor_step import MOST_REGIONS
 from trilobite.processor.sim.translate import Translation
 from trilobite.processor.sim.typed_python import module_text, structure_of
-from trilobite.processor.tools import judge_planes, tensor_judge
+from trilobite.processor.tools import judge_planes, judge_spreading, tensor_judge
 from trilobite.processor.tools.array_checker import declared_arrays
 from trilobite.processor.tools.judge_state import (
     ACCESS_WORDS,
     ANY_ARRAY,
     BOUNDED,
+    COPIED,
     FACT_WORDS,
+    LANES,
+    LANES_OF_FINITE,
     MOST_AXES,
+    MOST_RUNS,
     NEVER,
     NO_BOUNDS,
+    PAIRS,
     SPAN_WORDS,
+    SPREADS,
     JudgeState,
 )
 from trilobite.processor.tools.races import Clock
 from trilobite.processor.tools.spans import rows_of
 
+# scalar times or plus vector: the result depends on the vector for every scalar that is finite and not 0
+FINITE = frozenset(("VAS", "VSS", "VMS"))
+FINITE_PAIRS = frozenset(("VAV", "VSV", "VMV", "VCAV", "VCSV", "VCMV"))  # the same of two vectors
 ROOM = 1 << 12  # accesses that are noted in one run
 
 
 @lru_cache(maxsize=1)
 def judge_code() -> tuple[Kernels, int, int]:
     """The judge as machine code, where it begins, and where the code that fills bytes does."""
-    code = kernels([(module_text((tensor_judge, judge_planes), JudgeState, ["entry"]), 2), (fill_text(), 2)])
+    code = kernels(
+        [
+            (module_text((tensor_judge, judge_planes, judge_spreading), JudgeState, ["entry"]), 2),
+            (fill_text(), 2),
+        ]
+    )
     return code, code.addresses[0], code.addresses[1]
 
 
@@ -67,10 +82,26 @@ class SiteFacts:
         queue = -1 if row.queue == DMA else QUEUES.index(row.queue) if row.queue in QUEUES else 0
         waits = sum(1 << QUEUES.index(queue) for queue in site.queues)
         words = [queue, waits, int(site.is_waited_for), int(note is not None and note.apart),
-                 int(note is not None)]  # fmt: skip
+                 int(note is not None), _spreads(site), -1, 0]  # fmt: skip
         for number, (field, offset, *_) in enumerate(site.regions):
             words += self._bounds(site, note, (field, offset), number >= site.reads)
         return [*words, *[0] * (FACT_WORDS - len(words))]
+
+    def lanes(self, place: int, o: Operands) -> None:
+        """Lanes that are undefined in all operands of an instruction were found undefined in its result."""
+        number = self._translation.numbers.get(place)
+        if number is None or self._translation.sites[number].is_formed:
+            return
+        site = self._translation.sites[number]
+        scalars = [field for field, name in enumerate(site.names) if name in VALUE_FIELDS]
+        if len(scalars) > 1 or self.facts[number, SPREADS] == PAIRS:
+            return
+        row, formats = site.prepared.row, site.prepared.instruction.formats
+        is_any = row.mnemonic in FINITE and all(fmt.name == "f32" for fmt in formats)
+        words = [LANES_OF_FINITE if is_any else LANES, -1, 0]
+        if scalars:
+            words[1:] = scalars[0], signed(o.values[site.names[scalars[0]]])
+        self.facts[number, SPREADS : SPREADS + 3] = words
 
     def follow_forms(self) -> None:
         """Takes up the forms that sites got since."""
@@ -102,6 +133,15 @@ class SiteFacts:
         return [listed.ctypes.data, len(listed), BOUNDED if arrays else ANY_ARRAY]
 
 
+def _spreads(site: Site) -> int:
+    """What is known from the beginning of how undefined elements spread."""
+    if site.is_copy:
+        return COPIED
+    formats = site.prepared.instruction.formats
+    is_pair = site.prepared.row.mnemonic in FINITE_PAIRS and all(fmt.name == "f32" for fmt in formats)
+    return PAIRS if is_pair else 0
+
+
 def _span(region: Region) -> list[int]:
     low, row, axes = rows_of(region)
     if len(axes) > MOST_AXES:
@@ -114,16 +154,18 @@ class TensorJudge:
     """The judge with the state of one core."""
 
     def __init__(
-        self, facts: SiteFacts, state: Array, sizes: Array, memories: Array, block_count: int, thread: int,
+        self, facts: SiteFacts, state: Array, steps: Steps, memories: Array, block_count: int, thread: int,
         is_interlocked: bool,
     ) -> None:  # fmt: skip
         self._facts = facts
         translation = facts._translation
-        self._log = np.zeros((ROOM, 3), np.int64)
+        self._log, self._trail = np.zeros((ROOM, 3), np.int64), np.zeros((ROOM, 3), np.int64)
         self._kept: dict[str, Array] = {
-            "state": state, "site": translation.words, "form": translation.forms, "size": sizes,
+            "state": state, "site": translation.words, "form": translation.forms,
+            "size": steps.sizes, "host": steps.hosts,
             "fact": facts.facts, "span": facts.spans, "memory": memories,
             "access": np.zeros(MOST_REGIONS * ACCESS_WORDS, np.int64), "log": self._log,
+            "trail": self._trail, "runs": np.zeros(2 * MOST_RUNS, np.int64),
         }  # fmt: skip
         self._state = structure_of(JudgeState)()
         for name, array in self._kept.items():
@@ -138,7 +180,12 @@ class TensorJudge:
         self._facts.follow_forms()
         self._state.clock = clock.ctypes.data
         self._state.known, self._state.counts = known.buffer_info()[0], counts.buffer_info()[0]
-        self._state.log_count = 0
+        self._state.log_count = self._state.trail_count = 0
+
+    def undefined(self) -> list[tuple[int, int, int]]:
+        """Addresses of results with undefined elements, of the operands with these, and of the first."""
+        rows = self._trail[: int(self._state.trail_count)].tolist()
+        return [(result, operand, first) for result, operand, first in rows]
 
     def noted(self) -> Array:
         """Thread, count and instruction of the accesses since it began."""

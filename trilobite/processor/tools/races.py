@@ -10,8 +10,9 @@ the same word before. An instruction of a queue knows what control knew when it 
 that stands before it in its queue. With `interlock: ranges` the hardware orders one core's instructions, so
 only pairs of different cores are judged.
 
-A scalar load of a word that atomics write is polling, not a race, and takes up their clock. Scalar stores of
-one value by several cores, as where all of them clear a flag, leave the same bytes in any order: no race.
+A scalar load that only polls a word which atomics write is no race, and takes up their clock; one whose value
+is data wants a barrier before it. Scalar stores of one value by several cores, as where all of them clear a
+flag, leave the same bytes in any order: no race.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.memory import Memory, Place
 from trilobite.processor.tools.findings import Finding, Site, site
 from trilobite.processor.tools.planes import COUNT, Hit, Surface
+from trilobite.processor.tools.polling import Polling
 from trilobite.processor.tools.spans import Key, Span, spans_of
 from trilobite.processor.tools.wording import Wording
 
@@ -90,6 +92,7 @@ class RaceChecker:
             tuple[Key, int], tuple[int, Sequence[int]]
         ] = {}  # who released it last, with its clock
         self._said = Wording(program)
+        self._is_polling = Polling(program)
         self._seen: set[tuple[str, str]] = set()
 
     def _ordered_with(self, thread: int) -> frozenset[int]:
@@ -185,7 +188,7 @@ class RaceChecker:
     def load(self, core: Core, region: Region) -> None:
         number = self._number(core.place)
         spans = spans_of(self.memory, core.place, [region])
-        for span in spans if self._released else ():
+        for span in spans if self._released and self._is_polling(core.pc) else ():
             self._acquire(number, (span.key, span.low // WORD))
         self._access(core, number * THREADS, spans, [])
 
@@ -230,7 +233,8 @@ class RaceChecker:
     def _judge_read(self, core: Core, thread: int, span: Span) -> None:
         known = self._known[thread // THREADS]
         for hit in self._surface(span.key).unordered_writes(span, known, self._own[thread]):
-            if not (thread % THREADS == 0 and hit[0] % THREADS == ATOMIC):  # a scalar load may poll
+            may_poll = thread % THREADS == 0 and hit[0] % THREADS == ATOMIC
+            if not (may_poll and self._is_polling(core.pc)):
                 self._accuse("read after write", core, thread, span, hit)
 
     def _judge_write(self, core: Core, thread: int, span: Span, is_there: Held) -> None:
@@ -241,7 +245,8 @@ class RaceChecker:
             if not ((is_alike and is_there()) or (is_atomic and hit[0] % THREADS == ATOMIC)):
                 self._accuse("write after write", core, thread, span, hit)
         for hit in surface.unordered_reads(span, known, self._own[thread]):
-            if not (is_atomic and hit[0] % THREADS == 0):
+            may_poll = is_atomic and hit[0] % THREADS == 0
+            if not (may_poll and self._is_polling(self._log[hit[0]].instruction(hit[1]))):
                 self._accuse("write after read", core, thread, span, hit)
 
     def _accuse(self, kind: str, core: Core, thread: int, span: Span, hit: Hit) -> None:

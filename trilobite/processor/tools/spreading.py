@@ -37,6 +37,11 @@ def spread(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     return _elements(row, o, masks, read)
 
 
+def is_elementwise(row: Row) -> bool:
+    """Whether element i of the result depends on elements i of the operands alone."""
+    return row.queue not in (IO, MOVE, DMA) and row.mnemonic not in RULES and row.meaning is not None
+
+
 def _elements(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     """Element by element: those whose result is the same whatever finite numbers the undefined ones are, as
     of 0 * x, x + INF or a choice that leaves them out, are defined."""
@@ -263,4 +268,4 @@ RULES: dict[str, Rule] = {
     "CONVDX": _conv_dx, "CONVDW": _conv_dw, "OP": _outer,
 }  # fmt: skip
 
-__all__ = ["spread"]
+__all__ = ["is_elementwise", "spread"]

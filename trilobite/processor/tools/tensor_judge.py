@@ -32,6 +32,7 @@ from trilobite.processor.sim.tensor_step import (
     WRITTEN,
 )
 from trilobite.processor.tools.judge_planes import is_ordered, used, walk
+from trilobite.processor.tools.judge_spreading import leave_undefined, spread
 from trilobite.processor.tools.judge_state import (
     ACCESS_WORDS,
     ADDRESS,
@@ -78,6 +79,7 @@ from trilobite.processor.tools.judge_state import (
     WAITS,
     WRITES,
     WRITING,
+    WRITTEN_BYTES,
     JudgeState,
 )
 from trilobite.processor.tools.planes import SHIFT
@@ -100,9 +102,14 @@ def entry(e: JudgeState, site: int, form: int) -> int:
     if e.fact[first + APART] != 0 and lie_apart(e, regions, written) == 0:
         return 0
     thread = e.first + queue_of(e, e.fact[first + QUEUE], regions)
+    e.partial = 0
     if are_fine(e, thread, regions, written) == 0:
         return 0
+    if e.partial != 0 and (form >= 0 or spread(e, site, regions, written) == 0):
+        return 0
     note(e, site, thread, regions, written)
+    if e.partial != 0:
+        leave_undefined(e, site, written)
     if e.fact[first + IS_WAITED_FOR] != 0:
         learn(e, thread)
     return 1
@@ -294,6 +301,8 @@ def is_fine(e: JudgeState, number: int, thread: int, writes: int) -> int:
         e.access[at + USED] = used(e, memory + READS, thread)
         if e.access[at + USED] == 0 or walk(e, at, thread, READING, 0) == 0:
             return 0
+        if e.partial == 0 and walk(e, at, thread, WRITTEN_BYTES, 0) == 0:
+            e.partial = number + 1
         return is_ordered(e, memory + WRITES, at, low, high, thread, 1)
     e.access[at + USED] = used(e, memory + WRITES, thread)
     if e.access[at + USED] == 0 or walk(e, at, thread, WRITING, 0) == 0:

@@ -41,6 +41,7 @@ from trilobite.processor.lang.ir import (
     Variable,
 )
 from trilobite.processor.lang.types import ANY, STACK, Pointer, Type, is_float
+from trilobite.processor.lang.verify import drop_blind_notes
 
 if TYPE_CHECKING:
     from trilobite.processor.lang.bang.lower.module import ModuleLowering
@@ -50,6 +51,8 @@ Handler = Callable[["FunctionLowering", Instruction], Lowered]
 PARAMETER_WORDS = 8
 _WIDE_FLOATS = {"x86_fp80": "long double", "fp128": "__float128"}
 MAX_PARAMETERS = 32  # words of a launch that lie in registers
+
+HELPER = "__dlp_"  # how functions that only bodies of intrinsics call begin
 
 
 class FunctionLowering:
@@ -121,6 +124,7 @@ class FunctionLowering:
                     self._instruction(item, HANDLERS)
             self._ends[block.name] = self.builder.block
         self._fill_edges()
+        drop_blind_notes(self.function)
         return self.function
 
     def _instruction(self, item: Instruction, handlers: dict[str, Handler]) -> None:
@@ -142,11 +146,14 @@ class FunctionLowering:
             self.values[item.result] = made
 
     def _name_accesses(self, item: Instruction, made: list[Op]) -> None:
-        """Scalar accesses in the body of an intrinsic are the intrinsic's."""
+        """Accesses in the body of an intrinsic are the intrinsic's, those of its helpers too."""
         accesses = [op for op in made if op.opcode in ("load", "store") and CALL not in op.attrs]
-        name = self.debug.intrinsic(item.debug) if accesses else ""
+        helpers = [op for op in made if op.attrs.get(CALL, ("",))[0].startswith(HELPER)]
+        name = self.debug.intrinsic(item.debug) if accesses or helpers else ""
         for op in accesses if name else ():
             op.attrs[CALL] = (name, (), False, "")
+        for op in helpers if name else ():
+            op.attrs[CALL] = (name, *op.attrs[CALL][1:])
 
     def _parameters(self) -> None:
         names = self.debug.parameters(self.source.debug)
