@@ -14,6 +14,7 @@ from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.dlp import ahead, compiled
 from trilobite.compiler.targets.dlp.compiled import Compiled
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.groups import group
 from trilobite.compiler.targets.registry import executable, find
 from trilobite.ir import primitives  # noqa: F401, fills the table
 from trilobite.ir.evaluate import run
@@ -130,6 +131,43 @@ def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.Mon
     for _ in range(2):
         assert np.array_equal(made(values)[0], run(graph, values)[0])
     assert any(found)
+
+
+@pytest.mark.parametrize("side", [3, 5])
+def test_weights_that_nobody_shares_wait_in_sram(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where WRAM is full: each core's own part, with the interpreter's bits, in every launch."""
+    linked, found = ahead.Handing._try, list[bool]()
+
+    def noted(self: ahead.Handing, calls: Any, call: Any, brought: Any) -> bool:
+        does = linked(self, calls, call, brought)
+        found.append(does and brought.is_given and call.plan.sharing("right").parts == 1)
+        return does
+
+    monkeypatch.setattr(ahead.Handing, "_try", noted)
+    monkeypatch.setattr(ahead, "spare", lambda call: 200)
+    graph, values = _chain(((250, 1, 1), (96, 3, 1), (230, 1, 1), (250, 1, 1), (96, 3, 1), (250, 1, 1)), side)
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES["2x2"]), usage)
+    for _ in range(2):
+        assert np.array_equal(made(values)[0], run(graph, values)[0])
+    assert any(found)
+
+
+@pytest.mark.parametrize(
+    ("wide", "price"), [(4096, 6), (16, 0)]
+)  # of DRAM it is the whole time, of the array most of it
+def test_dram_has_a_price_where_weights_take_longer_than_products(wide: int, price: int) -> None:
+    side = 1 if wide > 16 else 64
+    types = [TensorType((1, wide, side, side), dt.int8), TensorType((wide, wide, 1, 1), dt.int8)]
+    window = {"stride": (1, 1), "low": (0, 0), "high": (0, 0), "x_dilation": (1, 1), "w_dilation": (1, 1)}
+
+    def body(x: Any, w: Any) -> tuple[Any]:
+        return (table["conv"](x, w, **window, groups=1, dtype=dt.int32),)
+
+    machine = MACHINES["dlp-m"]
+    grouped = group(record_graph(body, types, "one"), machine)
+    ((_, found),) = ahead.demands_behind(grouped, machine, machine.cores)
+    assert found >= price if price else found == 0
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 Enters: calls in the order in which the entry makes them. Leaves: for each what it brings for those behind it,
 and under which name they share the buffers. Only what the program does not write may come early, and only
-where the buffers of the groups find room beside each other. What the cores of a cluster share comes in two
-groups: one fills SRAM, the next one gives it to the cores.
+where the buffers of the groups find room beside each other. What the cores of a cluster share, and what WRAM
+has no room for yet, comes in two steps: some groups fill SRAM, a later one gives it to the cores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -17,24 +17,27 @@ from trilobite.base.errors import KernelError
 from trilobite.base.locations import Location
 from trilobite.compiler.targets.dlp.contraction.behind import Beside
 from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Does, Early
-from trilobite.compiler.targets.dlp.contraction.figures import Figures
 from trilobite.compiler.targets.dlp.contraction.places import Plan
-from trilobite.compiler.targets.dlp.contraction.predict import figures_for, owed
-from trilobite.compiler.targets.dlp.contraction.search import Found, last_step, shape_of
+from trilobite.compiler.targets.dlp.contraction.predict import PRICES, owed
+from trilobite.compiler.targets.dlp.contraction.search import Found, figures_of_plan, last_step, shape_of
 from trilobite.compiler.targets.dlp.groups import contraction_plan
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.lower import plan_of
 from trilobite.compiler.targets.dlp.parts import bytes_of
-from trilobite.ir.graph import Graph, Var
+from trilobite.compiler.targets.dlp.shapes import extents
+from trilobite.compiler.targets.dlp.vector.formats import format_of
+from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.lang.ir import Buffer
-from trilobite.processor.lang.scratchpad import place
+from trilobite.processor.lang.scratchpad import place, room_of
 from trilobite.processor.machine import Machine
 
 if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.network import Assembler
 
 MUCH = 1.25  # times the cycles of another mapping: more than the next group can gain
-DEPTH = 3  # groups that a call waits for before it is written: it may bring something for them
+WINDOW = 8  # groups whose weights compete for DRAM
+USUAL = 4  # times the array's least cycles that groups take
+DEPTH = 16  # groups that a call waits for before it is written: it may bring something for them
 Brings = tuple[tuple[Early, "Call"], ...]
 
 
@@ -106,26 +109,34 @@ class Handing:
         used = {e.brought.name for c in waiting for e, _ in c.brings}
         if name in used | {c.brought.name for c in waiting if c.brought is not None}:
             name += f"_{self.linked % (DEPTH + 1)}"  # its like stands before it and still uses them
-        return any(self._try(some, call, brought) for some, brought in self._choices(waiting, call, name))
+        found, plan = call.found, call.plan
+        for calls, brought, chosen in self._choices(waiting, call, name):
+            assert found is not None
+            call.plan, call.found = chosen, replace(found, mapping=chosen.mapping)
+            if self._try(calls, call, brought):
+                return True
+        call.plan, call.found = plan, found
+        return False
 
     def _choices(
         self, waiting: Sequence[Call], call: Call, name: str
-    ) -> Iterator[tuple[Sequence[Call], Brought]]:  # fmt: skip
-        """Which calls bring what, the best choice first."""
+    ) -> Iterator[tuple[Sequence[Call], Brought, Plan]]:  # fmt: skip
+        """Which calls bring what, the best choice first; by way of SRAM also what nobody shares."""
         plan = call.plan
         assert plan is not None
         extras = tuple(n for n in plan.short_extras if 2 + n in call.given and not self.has_near)
-        is_shared = "right" in plan.shared
+        is_shared, by_sram = "right" in plan.shared, staged(plan)
         need, given = cycles_brought(plan), cycles_given(plan)
         rows = list[tuple[int, int, bool]]()
         for first in range(len(waiting)):
             calls = waiting[first:]
             rows.append((max(0, need - sum(map(spare, calls))) + given * is_shared, first, False))
-            if is_shared and plan.is_whole and len(calls) > 1:
+            if by_sram is not None and len(calls) > 1:
                 rows.append((_late(calls, _giver(calls, need, given), need, given), first, True))
         for some in dict.fromkeys((extras, ())):
             for _, first, is_given in sorted(rows):
-                yield waiting[first:], Brought(name, some, is_given)
+                chosen = by_sram if is_given and by_sram is not None else plan
+                yield waiting[first:], Brought(name, some, is_given), chosen
 
     def _try(self, calls: Sequence[Call], call: Call, brought: Brought) -> bool:
         """Whether there is room for it."""
@@ -147,8 +158,9 @@ class Handing:
             c.brings = (*c.brings, (Early(brought, call.plan, does, share), call))
         call.brought = brought
         changed = [c for c in (*calls, call) if c.plan is not None]
-        tried = {**self.users, **{c.routine: self._rooms(c) for c in changed}}
-        if self._fit(tried):
+        rooms = {c.routine: self._rooms(c) for c in changed}
+        tried = {**self.users, **rooms}
+        if all(map(self._has_room, rooms.values())) and self._fit(tried):
             self.users = tried
             for c, eighths in zip(calls, shares, strict=False):
                 c.far += need * eighths // WHOLE
@@ -172,6 +184,13 @@ class Handing:
         for early, _ in call.brings:
             found += [(f"{early.brought.name}.{name}", early.plan.rooms[name]) for name in early.rooms]
         return [self.buffers.setdefault(name, Buffer(name, r.space, r.bytes)) for name, r in found]
+
+    def _has_room(self, buffers: Sequence[Buffer]) -> bool:
+        """Would they fit if nobody else were there?"""
+        used: dict[str, int] = {}
+        for buffer in dict.fromkeys(buffers):
+            used[buffer.space] = used.get(buffer.space, 0) + buffer.bytes
+        return all(size <= room_of(self.machine, space) for space, size in used.items())
 
     def _fit(self, users: dict[tuple[object, ...], list[Buffer]]) -> bool:
         together: dict[Buffer, set[Buffer]] = {}
@@ -211,17 +230,29 @@ def cycles_brought(plan: Plan) -> int:
 
 def cycles_given(plan: Plan) -> int:
     """About how long the bus of a cluster takes to give it to the cores."""
-    return round(float(_figures(plan).given_right[0]))
+    if "right" in plan.shared and plan.sharing("right").parts > 1:
+        return round(float(figures_of_plan(plan).given_right[0]))
+    machine = plan.machine
+    size = plan.nest.left.bytes(plan.elements["right"]) * machine.cores_per_cluster
+    return size // max(1, min(machine.sram.bus_bytes_per_cycle, machine.sram.bytes_per_cycle))
 
 
-def _figures(plan: Plan) -> Figures:
-    return figures_for(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), [plan.mapping])
+def staged(plan: Plan) -> Plan | None:
+    """The same with the right operand by way of SRAM; None where it cannot lie there whole."""
+    if "right" in plan.shared:
+        return plan if plan.is_whole else None
+    m, machine, right = plan.mapping, plan.machine, plan.residences["right"]
+    is_full = prod(m.cores) == machine.cores_per_cluster and room_of(machine, "sram") > 0
+    if not is_full or m.lead != 1 or right.level or right.places > 1:
+        return None
+    mapping = replace(m, shared="left+right" if "left" in m.shared else "right")
+    return Plan(plan.nest, mapping, machine, plan.epilogue)
 
 
 def spare_bus(call: Call) -> int:
     """Cycles in which a call leaves the bus of a cluster to others."""
     assert call.plan is not None
-    figures, own, count = _figures(call.plan), call.plan.nest.own, call.plan.count
+    figures, own, count = figures_of_plan(call.plan), call.plan.nest.own, call.plan.count
     left, out = (prod(count[d] for d in own[name]) for name in ("left", "out"))
     used = float(figures.given_left[0]) * left + float(figures.given_store[0]) * out
     return max(0, call.alone - round(used) - call.near)
@@ -259,17 +290,17 @@ def plan_call(a: Assembler, call: Call) -> None:
     """The mapping of a contraction, and what the calls that wait bring for it."""
     if not a.ahead or call.kind != "contraction":
         return
-    waiting, later = leading(a.waiting), rounded(int(a.later / a.machine.dram_bytes_per_cycle))
+    waiting, later = leading(a.waiting), rounded(int(a.later))
     dram, bus = rounded(sum(map(spare, waiting))), rounded(max(map(spare_bus, waiting[1:]), default=0))
     for early in (dram, 0) if dram else (0,):
-        beside = Beside(early, bus if early else 0, later)
+        beside = Beside(early, bus if early else 0, later, a.price)
         made = plan_of(a.setting, call.region, call.layout, beside)
         if made is None:
             return
         call.plan, call.found = made
         call.alone = made[1].cycles - _owed(made[0], beside)
         if early and call.alone < made[1].cycles:  # what does not come in time may be better loaded later
-            plain = plan_of(a.setting, call.region, call.layout, Beside(later=later))
+            plain = plan_of(a.setting, call.region, call.layout, Beside(later=later, price=a.price))
             if plain is not None and plain[1].cycles * MUCH < made[1].cycles:
                 (call.plan, call.found), call.alone = plain, plain[1].cycles
         if not early or not can_come_early(call.plan):
@@ -286,20 +317,45 @@ def _owed(plan: Plan, beside: Beside) -> int:
     return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
 
 
-def weights_behind(graph: Graph) -> list[int]:
-    """Of each equation the bytes of weights that the contraction behind it reads, if nothing stands between
-    them; 0 if there is none."""
-    found, behind = list[int](), 0
+@dataclass(frozen=True)
+class Demand:
+    """What groups want of the machine, in cycles: of DRAM for their weights, of the array at its peak."""
+
+    dram: float = 0.0
+    array: float = 0.0
+
+
+def _demand(e: Equation, graph: Graph, machine: Machine, cores: int) -> Demand:
+    """Of a contraction whose weights are an input; nothing of another group."""
+    plan = contraction_plan(e.attributes["region"]) if e.attributes["kind"] == "contraction" else ""
+    if isinstance(plan, str):
+        return Demand()
+    head, names = plan.equation, dict(zip(e.attributes["region"].inputs, e.inputs, strict=True))
+    right, out = names[head.inputs[1]], head.outputs[0]
+    if right not in graph.inputs:
+        return Demand()
+    outputs = extents(out)[1] if head.primitive.name == "conv" else 1
+    terms = prod(extents(right)) // max(1, outputs)
+    if head.primitive.name == "dot":
+        terms = prod(extents(right)[axis] for axis in head.attributes["contract"][1])
+    rates = machine.core.mfu.macs_per_cycle
+    rate = rates.get(format_of(head.inputs[0].type.dtype).rate, machine.core.vfu.bytes_per_cycle / 4)
+    return Demand(bytes_of(right) / machine.dram_bytes_per_cycle, prod(extents(out)) * terms / (rate * cores))
+
+
+def demands_behind(graph: Graph, machine: Machine, cores: int) -> list[tuple[float, int]]:
+    """Of each equation: cycles of DRAM for the weights of the contraction behind it, if nothing stands
+    between them; and the price of DRAM around it, as `Beside` has it: the part of the time in which it would
+    be busy with the weights of the next groups if these took the usual time."""
+    found, behind, window = list[tuple[float, int]](), 0.0, list[Demand]()
     for e in reversed(graph.equations):
-        found.append(behind)
         if e.primitive.name == "constant" or e.attributes["kind"] == "alias":
+            found.append((behind, 0))
             continue
-        behind = 0
-        plan = contraction_plan(e.attributes["region"]) if e.attributes["kind"] == "contraction" else ""
-        if not isinstance(plan, str):
-            names = dict(zip(e.attributes["region"].inputs, e.inputs, strict=True))
-            right = names[plan.equation.inputs[1]]
-            behind = bytes_of(right) if right in graph.inputs else 0
+        window = [_demand(e, graph, machine, cores), *window[: WINDOW - 1]]
+        dram, array = sum(d.dram for d in window), sum(d.array for d in window)
+        found.append((behind, round(PRICES * dram / (dram + USUAL * array)) if array else 0))
+        behind = window[0].dram
     return found[::-1]
 
 

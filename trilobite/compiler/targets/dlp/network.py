@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
-from trilobite.compiler.targets.dlp.ahead import DEPTH, Call, Handing, plan_call, weights_behind
+from trilobite.compiler.targets.dlp.ahead import DEPTH, Call, Handing, demands_behind, plan_call
 from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
 from trilobite.compiler.targets.dlp.arranged import arranged
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
@@ -49,7 +49,7 @@ from trilobite.processor.lang.ir import KernelModule, Value
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
-SMALL = 1 << 16  # bytes of a weight that is kept beside the packed ones even where its order is right
+SMALL = 1 << 20  # bytes of a weight that is kept beside the packed ones even where its order is right
 
 
 class Assembler:
@@ -126,8 +126,8 @@ class Assembler:
         }  # it was written before
         uses = reads_of(graph)
         kept = {self.owner.get(v, v) for v in graph.inputs} | set(graph.outputs)
-        for e, later in zip(graph.equations, weights_behind(graph), strict=True):
-            self.later = later
+        demands = demands_behind(graph, self.machine, self.cores)
+        for e, (self.later, self.price) in zip(graph.equations, demands, strict=True):
             self._equation(e)
             for v in dict.fromkeys((*e.inputs, *e.outputs)):
                 if v in e.inputs:
@@ -323,7 +323,7 @@ class Assembler:
             op.location = place
 
     named = -1
-    later = 0  # bytes of weights that the next group reads
+    later, price = 0.0, 0  # cycles of DRAM for the next group's weights, and what one costs: see `Beside`
 
     is_open = False  # the group that was called last may still be storing its results
 

@@ -36,6 +36,7 @@ class Beside:
     dram: int = 0
     bus: int = 0
     later: int = 0
+    price: int = 0  # eighths of a cycle that one of DRAM costs the groups around this one
 
 
 @dataclass(frozen=True)

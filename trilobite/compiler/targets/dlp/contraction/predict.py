@@ -28,6 +28,7 @@ from trilobite.processor.machine import Machine
 Array = Any  # of NumPy, one entry for each mapping
 
 SLOWER = 0.125  # of a group's own cycles that count where DRAM has more to do than the chip
+PRICES = 8  # parts in which the price of DRAM is counted
 BEFORE = 20  # cycles of scalar work between a wait and the first copy
 _SOME = 1e-6  # cycles of a store that goes elsewhere than to DRAM
 MEETING = 24  # cycles of a barrier of a cluster in a step
@@ -57,6 +58,13 @@ def predicted(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> f
     figures, first = figures_for(nest, machine, shape, [mapping]), mapping
     walking = Walking(first.order, first.keep_left, first.keep_right, first.lead)
     return float(Prediction(nest, machine, shape, figures, walking).cycles[0])
+
+
+def drawn(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping) -> float:
+    """Cycles of DRAM for the right operand of one mapping."""
+    figures, m = figures_for(nest, machine, shape, [mapping]), mapping
+    walking = Walking(m.order, m.keep_left, m.keep_right, m.lead)
+    return float(Prediction(nest, machine, shape, figures, walking).drawn[0])
 
 
 def owed(nest: Nest, machine: Machine, shape: Shape, mapping: Mapping, beside: Beside) -> int:
@@ -186,14 +194,24 @@ class Prediction:
         """Cycles, and those of DRAM for the next group that this one does not hide: all of a walk hides them
         that needs nothing of DRAM, else its last step."""
         beside, steps = self.shape.beside, np.maximum(self.f.steps, 1)
+        paid = self.cycles + self.drawn * beside.price / PRICES if beside.price else self.cycles
         if not (beside.later and self._is_at_home):
-            return self.cycles
+            return paid
         places, _ = self._level(self.nest.own["right"], self.walking.keep_right)
         whole = self._outermost & ((places == 1) | (self.f.given_right == 0)) & (beside.dram > 0)
         far, near = np.where(whole, places * self.f.right, 0), np.where(whole, self.f.given_right, 0)
         alone = self.cycles - np.maximum(far - beside.dram, 0) - np.maximum(near - beside.bus, 0)
         hides = np.where(whole, alone, self.f.unit / steps + self.f.vector)
-        return self.cycles + np.maximum(beside.later - hides, 0) + SLOWER * alone
+        return paid + np.maximum(beside.later - hides, 0) + SLOWER * alone
+
+    @cached_property
+    def drawn(self) -> Array:
+        """Cycles of DRAM for the right operand, all loads of the walk together."""
+        _, zero = self._level(self.nest.own["right"], self.walking.keep_right)
+        loads = self.f.steps
+        for dim in DIMS:
+            loads = np.where(zero[dim], loads // self.f.count[dim], loads)
+        return loads * self.f.right
 
     @property
     def _is_at_home(self) -> bool:

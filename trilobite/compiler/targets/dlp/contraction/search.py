@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -27,8 +28,10 @@ from trilobite.compiler.targets.dlp.contraction.places import (
     is_vector,
 )
 from trilobite.compiler.targets.dlp.contraction.predict import (
+    PRICES,
     SLOWER,
     Prediction,
+    drawn,
     figures_for,
     owed,
     predicted,
@@ -138,12 +141,13 @@ def search(
 def _left(plan: Plan, found: Found, shape: Shape) -> float:
     """What others wait for because of this one, as in T0's score."""
     beside = shape.beside
+    paid = drawn(plan.nest, plan.machine, shape, plan.mapping) * beside.price / PRICES if beside.price else 0
     if not (beside.later and plan.is_at_home):
-        return 0
+        return paid
     late = owed(plan.nest, plan.machine, shape, plan.mapping, beside) if beside.dram else 0
     spent = (found.timed or 0) - late
     hides = spent if beside.dram and plan.is_still(plan.short_extras) else last_step(plan)
-    return max(0, beside.later - hides) + SLOWER * spent
+    return paid + max(0, beside.later - hides) + SLOWER * spent
 
 
 def _smallest(space: Space, epilogue: Epilogue | None) -> str:
@@ -215,11 +219,16 @@ def _distinct(found: list[tuple[float, int, Mapping]]) -> list[tuple[float, int,
     return list(kept.values())
 
 
+@lru_cache(maxsize=512)
+def figures_of_plan(plan: Plan) -> Figures:
+    """What T0 knows of a plan: neighbours ask for it many times."""
+    return figures_for(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), [plan.mapping])
+
+
 def last_step(plan: Plan) -> int:
     """Cycles of the units in the last step of a plan's walk, or in all of them if its copies leave DRAM alone
     from the first one on."""
-    shape = shape_of(plan.nest, plan.epilogue)
-    made = figures_for(plan.nest, plan.machine, shape, [plan.mapping])
+    made = figures_of_plan(plan)
     each = float(made.unit[0] / made.steps[0] + made.vector[0])
     return round(each * (made.steps[0] if plan.is_quiet and made.steps[0] <= SHORT else 1))
 
