@@ -93,3 +93,16 @@ def test_random_joins_of_pieces_of_one_another() -> None:
 
         shape = tuple(int(n) for n in rng.integers(17, 49, 3))
         same(joined, data(*shape), data(*shape, seed=1))
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_join_that_is_a_result_and_read_as_a_whole(axis: int) -> None:
+    """Windows that are shifted (a roll along two axes), and their largest elements, leave one fusion."""
+    x = data(1, 16, 16, 96)
+
+    def rolled(x: Any) -> Any:
+        rows = tb.concat([x[:, 12:], x[:, :12]], axis=1)
+        both = tb.concat([rows[:, :, 12:], rows[:, :, :12]], axis=2)
+        return both, tb.max(both, axis=3) * 2.0, tb.max(both, axis=axis)
+
+    same(rolled, x)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import contextvars
 import random
+import subprocess
+import sys
 import threading
 import types
 import weakref
@@ -222,3 +224,16 @@ def test_numbers_that_others_drew_are_told(draw: Any, name: str) -> None:
     with pytest.warns(RuntimeWarning, match=f"drew from {name} while it was recorded.*tb.rand") as told:
         tb.jit(lambda x: x * draw())(X)
     assert told[0].filename == __file__
+
+
+def test_a_generator_that_is_loaded_meanwhile_was_not_drawn_from() -> None:
+    """NumPy loads its generators when they are first named, whoever names them."""
+    lines = [
+        "import sys, warnings",
+        "import trilobite as tb",
+        "warnings.simplefilter('error')",
+        "assert 'numpy.random' not in sys.modules",
+        "tb.jit(lambda x: (__import__('numpy.random'), x)[1])(tb.ones(3))",
+        "assert 'numpy.random' in sys.modules",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)

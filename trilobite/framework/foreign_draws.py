@@ -16,7 +16,8 @@ REMEDY = {
     "random": "tb.rand(()), or draw it outside and pass it as an argument",
     "numpy.random": "tb.rand and its kin, or draw it outside and pass it as an argument",
 }
-FRESH = (624, None)  # where a generator stands that nobody has drawn from; None: one that does not tell
+FRESH = {"random": (624,), "numpy.random": (623, 624, None)}
+"""Where a generator stands that nobody has drawn from, NumPy's unseeded or seeded; None: it does not tell."""
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def told_if_drawn(fn: Any) -> Iterator[None]:
     before = _states()
     yield
     for name, state in _states().items():
-        if before.get(name, state if state[0] in FRESH else None) != state:
+        if before.get(name, state if state[0] in FRESH[name] else None) != state:
             warnings.warn(
                 f"{getattr(fn, '__name__', type(fn).__name__)} drew from {name} while it was recorded: every "
                 f"call from now on uses that same number; instead: {REMEDY[name]}",

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
+from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.nn.functional.folding import Line, summed_blocks
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.convolution import per_channel
-from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.resampling import linearly
 from trilobite.inference.operators.shaping import fixed, ints
@@ -82,22 +83,16 @@ def _grid(node: Node, axis: int, tap: int, out_space: tuple[int, ...], rank: int
 
 @operator("Col2Im", since=18, known=(1, 2))
 def col2im(node: Node, x: Tensor, image: Array, block: Array) -> Tensor:
-    """Sums of blocks at their places: the transpose of taking them out, by weights of one tap each."""
+    """Sums of blocks at their places. Elements are moved: an infinity stays where it lies."""
     space, kernel = ints(image), ints(block)
-    rank, taps = len(space), int(np.prod(kernel))
+    rank = len(space)
     stride = node.attribute("strides") or (1,) * rank
     dilation = node.attribute("dilations") or (1,) * rank
     pads = node.attribute("pads") or (0,) * (2 * rank)
     low, high = pads[:rank], pads[rank:]
-    places = [
+    counts = tuple(
         (n + a + b - d * (k - 1) - 1) // s + 1
         for n, a, b, d, k, s in zip(space, low, high, dilation, kernel, stride, strict=True)
-    ]
-    batch, channels = x.shape[0], x.shape[1] // taps
-    y = tb.reshape(x, (batch * channels, taps, *places))
-    one = tb.asarray(np.eye(taps).reshape(taps, 1, *kernel).astype(x.dtype))
-    out = primitive(
-        "conv_input_grad", y, one, space=space, stride=stride, low=low, high=high, w_dilation=dilation,
-        x_dilation=(1,) * rank, groups=1, dtype=x.dtype,
-    )  # fmt: skip
-    return tb.reshape(out, (batch, channels, *space))
+    )
+    lines = zip(kernel, counts, dilation, stride, space, low, high, strict=True)
+    return run(summed_blocks, x, lines=tuple(Line(*line) for line in lines))

@@ -6,10 +6,12 @@ Elements are moved, never multiplied by zeros: an infinity stays in the blocks t
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.base.dtypes import float32, is_float
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.arithmetic import reshape
@@ -64,17 +66,11 @@ def _unfold(x: Value, blocks: Blocks) -> Value:
             remedy="add padding, or take smaller blocks",
         )
     for axis, at in zip((2, 4), blocks.places(plane, counts), strict=True):
-        x = table["gather"](_padded(x, axis, blocks.padding[axis // 4]), at, axis=axis)
+        width = blocks.padding[axis // 4]
+        x = table["gather"](_widened(x, axis, [(width, width)]), at, axis=axis)
     size = math.prod(blocks.kernel)
     out = reshape(table["transpose"](x, axes=_BY_ELEMENT), shape=(n, channels * size, math.prod(counts)))
     return reshape(out, shape=out.shape[1:]) if single else out
-
-
-def _padded(x: Value, axis: int, width: int) -> Value:
-    if not width:
-        return x
-    edges = tuple(width if i == axis else 0 for i in range(x.ndim))
-    return table["pad"](x, low=edges, high=edges, between=(0,) * x.ndim, value=0)
 
 
 def fold(
@@ -102,17 +98,114 @@ def fold(
 def _fold(x: Value, blocks: Blocks, plane: Ints, counts: Ints) -> Value:
     single = x.ndim == 2
     x = reshape(x, shape=(1, *x.shape)) if single else x
-    channels = x.shape[1] // math.prod(blocks.kernel)
-    x = reshape(x, shape=(x.shape[0], channels, *blocks.kernel, *counts))
-    x = table["transpose"](x, axes=_BY_ELEMENT)
-    for axis, at in zip((4, 2), reversed(blocks.places(plane, counts)), strict=True):
-        width, n = blocks.padding[axis // 4], plane[axis // 4]
-        shape = (*x.shape[:axis], n + 2 * width, *x.shape[axis + 2 :])
-        rest = (i for i in range(x.ndim) if i not in (axis, axis + 1))
-        front = table["transpose"](x, axes=(axis, axis + 1, *rest))
+    edges = blocks.padding, blocks.padding
+    rows = zip(blocks.kernel, counts, blocks.dilation, blocks.stride, plane, *edges, strict=True)
+    out = summed_blocks(x, tuple(Line(*row) for row in rows))
+    return reshape(out, shape=out.shape[1:]) if single else out
+
+
+class Line(NamedTuple):
+    """One axis along which blocks are added up, `size` long once `low` and `high` are cut off."""
+
+    elements: int  # of a block
+    blocks: int
+    dilation: int
+    stride: int
+    size: int
+    low: int
+    high: int
+
+    @property
+    def runs(self) -> int:
+        """As many elements as the stride lie side by side: a block is a few such runs, each of which falls on
+        an earlier one of a later block. With a stride of 1 they are its elements.
+        """
+        return self.elements if self.stride == 1 else -(-self.reach // self.stride)
+
+    @property
+    def reach(self) -> int:
+        return self.dilation * (self.elements - 1) + 1
+
+    @property
+    def shift(self) -> int:
+        """Blocks from run to run."""
+        return self.dilation if self.stride == 1 else 1
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Which runs of the line are summed, the first and how many: those that nothing cuts off."""
+        whole = self.blocks + (self.runs - 1) * self.shift
+        return (self.low, self.size) if self.stride == 1 else (0, whole)
+
+
+_MOST = 64  # blocks over one element whose sum is written out
+
+
+def summed_blocks(x: Value, lines: tuple[Line, ...]) -> Value:
+    """(N, C·elements, blocks) to (N, C, sizes), for any number of axes. Sums of short floats are float32."""
+    dtype = x.dtype
+    if is_float(dtype) and dtype.itemsize < 4:
+        x = table["cast"](x, dtype=float32)
+    kernel = [a.elements for a in lines]
+    x = reshape(x, shape=(x.shape[0], x.shape[1] // math.prod(kernel), *kernel, *(a.blocks for a in lines)))
+    out = _shifted(x, lines) if math.prod(a.runs for a in lines) <= _MOST else _scattered(x, lines)
+    return out if out.dtype == dtype else table["cast"](out, dtype=dtype)
+
+
+def _shifted(x: Value, lines: Sequence[Line]) -> Value:
+    """A sum of shifted blocks, in which a target finds one pass."""
+    rank, at = len(lines), 2 + 2 * len(lines)
+    strided = [a.stride > 1 for a in lines]
+    rest = [(0, a.runs * a.stride - a.reach if s else 0) for a, s in zip(lines, strided, strict=True)]
+    x = _widened(x, 2, rest, [a.dilation - 1 if s else 0 for a, s in zip(lines, strided, strict=True)])
+    x = reshape(
+        x, shape=(*x.shape[:2], *(n for a in lines for n in (a.runs, a.stride)), *x.shape[2 + rank :])
+    )
+    x = _widened(x, at, [((a.runs - 1) * a.shift,) * 2 for a in lines])
+    total = None
+    for chosen in np.ndindex(*(a.runs for a in lines)):
+        start, stop = [0] * x.ndim, list(x.shape)
+        for i, (a, q) in enumerate(zip(lines, chosen, strict=True)):
+            start[2 + 2 * i], stop[2 + 2 * i] = q, q + 1
+            start[at + i] = a.places[0] + (a.runs - 1 - q) * a.shift
+            stop[at + i] = start[at + i] + a.places[1]
+        part = table["slice"](x, start=tuple(start), stop=tuple(stop), step=(1,) * x.ndim)
+        total = part if total is None else table["add"](total, part)
+    assert total is not None
+    total = reshape(total, shape=(*x.shape[:2], *(a.stride for a in lines), *(a.places[1] for a in lines)))
+    pairs = (axis for i in range(rank) for axis in (2 + rank + i, 2 + i))
+    total = table["transpose"](total, axes=(0, 1, *pairs))
+    total = reshape(total, shape=(*x.shape[:2], *(a.places[1] * a.stride for a in lines)))
+    return _cut(total, lines, [a.low if s else 0 for a, s in zip(lines, strided, strict=True)])
+
+
+def _scattered(x: Value, lines: Sequence[Line]) -> Value:
+    """The same where blocks overlap a lot: axis by axis, each element added at its place."""
+    for i, a in enumerate(lines):
+        axis, other = 2 + i, 2 + len(lines)  # elements and blocks of this axis; those before it are done
+        at = np.arange(a.elements)[:, None] * a.dilation + np.arange(a.blocks)[None, :] * a.stride
+        rest = [k for k in range(x.ndim) if k not in (axis, other)]
+        front = table["transpose"](x, axes=(axis, other, *rest))
+        shape = (*front.shape[2 : 2 + axis], a.low + a.size + a.high, *front.shape[2 + axis :])
         whole = table["full"](shape=shape, dtype=x.dtype, value=0)
         x = table["scatter"](whole, at[..., None], front, axes=(axis,), kind="add")
-        start = tuple(width if i == axis else 0 for i in range(x.ndim))
-        stop = tuple(width + n if i == axis else d for i, d in enumerate(x.shape))
-        x = table["slice"](x, start=start, stop=stop, step=(1,) * x.ndim)
-    return reshape(x, shape=x.shape[1:]) if single else x
+    return _cut(x, lines, [a.low for a in lines])
+
+
+def _cut(x: Value, lines: Sequence[Line], first: Sequence[int]) -> Value:
+    """What lies from these places on; no block reaches what is missing there."""
+    ends = [f + a.size for f, a in zip(first, lines, strict=True)]
+    x = _widened(x, 2, [(0, max(0, n - d)) for n, d in zip(ends, x.shape[2:], strict=True)])
+    return table["slice"](x, start=(0, 0, *first), stop=(*x.shape[:2], *ends), step=(1,) * x.ndim)
+
+
+def _widened(
+    x: Value, first: int, edges: Sequence[tuple[int, int]], between: Sequence[int] | None = None
+) -> Value:
+    """Zeros around the axes from `first` on, and between their elements."""
+    gaps = between or [0] * len(edges)
+    if not any(map(any, edges)) and not any(gaps):
+        return x
+    before, after = (0,) * first, (0,) * (x.ndim - first - len(edges))
+    low, high, inner = ((*before, *ns, *after) for ns in ((a for a, _ in edges), (b for _, b in edges), gaps))
+    return table["pad"](x, low=low, high=high, between=inner, value=0)

@@ -55,7 +55,8 @@ def shared(nests: Sequence[Nest], inputs: int, outputs: int) -> tuple[tuple[int,
                 writes.setdefault(name, []).append(use(targets=tuple(targets)))
     buffers = {b.name: b for nest in nests for b in nest.arguments}
     xs = [(i, buffers[f"x{i}"]) for i in range(inputs) if f"x{i}" in buffers]
-    ys = [(k, buffers[f"y{k}"]) for k in range(outputs) if f"y{k}" in buffers]
+    # A join is written part by part, under other names, though what follows may read it whole.
+    ys = [(k, buffers[f"y{k}"]) for k in range(outputs) if f"y{k}" in writes]
     return tuple(
         (k, i)
         for k, y in ys
