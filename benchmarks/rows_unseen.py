@@ -1,8 +1,9 @@
 """Networks that nobody had tuned for.
 
-Written once with PyTorch's names (`benchmarks/peers/unseen.py`), batch 1, 224×224. ONNX Runtime and OpenVINO
-get PyTorch's export in inference mode, with batch normalisation folded where that is possible; OpenVINO runs
-with the hint LATENCY in float32. Ours and PyTorch's are the modules as they are written.
+Written once with PyTorch's names (`unseen.py` and `unseen_more.py` in `benchmarks/peers`), batch 1, 224×224.
+ONNX Runtime and OpenVINO get PyTorch's export in inference mode, with batch normalisation folded where that
+is possible; OpenVINO runs with the hint LATENCY in float32. Ours and PyTorch's are the modules as they are
+written.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from benchmarks import ours
-from benchmarks.peers import weights
+from benchmarks.peers import unseen, unseen_more, weights
 from benchmarks.row import Job, Row, both_thread_counts
 
-NAMES = ("ResNeXt-50 32×4d", "DenseNet-121", "EfficientNet-B0", "RegNetY-400MF", "SqueezeNet 1.1")
+NETWORKS = {**unseen.NETWORKS, **unseen_more.NETWORKS}
 
 
 def image() -> Any:
@@ -25,9 +26,7 @@ def image() -> Any:
 
 def built(name: str, package: Any) -> Any:
     """The network in a package, with the weights that all systems get."""
-    from benchmarks.peers import unseen
-
-    model = unseen.NETWORKS[name](package)
+    model = NETWORKS[name](package)
     state = model.state_dict()
     for key, value in unseen.drawn({key: tuple(v.shape) for key, v in state.items()}).items():
         state[key].copy_(package.from_numpy(value))
@@ -98,4 +97,4 @@ def row(name: str) -> Row:
     return Row(name, systems, unit="ms", aim_ratio=1.0)
 
 
-ROWS = both_thread_counts([row(name) for name in NAMES])
+ROWS = both_thread_counts([row(name) for name in NETWORKS])

@@ -172,6 +172,15 @@ def test_what_waits_for_its_reader_is_not_computed_twice() -> None:
     assert [names.count("exp") for _, names in groups(out)] == [1, 0, 0]
 
 
+def test_rows_that_are_interpolated_between_are_read_by_one_kernel() -> None:
+    def between(x: Any) -> Any:
+        return tb.nn.functional.interpolate(x, scale_factor=(2, 3), mode="bilinear")
+
+    x = tb.tensor(np.random.default_rng(0).standard_normal((1, 3, 5, 7)).astype("f"))
+    kernels = tb.jit(between).lower(x).stages["fuse"].split("fusion ")[1:]
+    assert [k.count("= gather") for k in kernels] == [2, 2]
+
+
 def test_long_chains_are_cut() -> None:
     lines = ["%1: f32[2] = exp %0"] + [f"%{i + 1}: f32[2] = neg %{i}" for i in range(1, 200)]
     out = fused('graph "chain"(%0: f32[2]) {\n' + "\n".join(lines) + "\nreturn %200\n}")

@@ -345,3 +345,19 @@ def test_composites_stay_whole_in_a_graph() -> None:
         "rms_norm"
     ]
     assert names(nn.Dropout()) == ["dropout"] and names(lambda v: F.softmax(v, 1)) == ["softmax"]
+
+
+@pytest.mark.parametrize(
+    "before, after, order",
+    [
+        ((4, 4), (8, 8), [1, 0]), ((8, 8), (4, 4), [0, 1]), ((4, 8), (8, 4), [1, 0]),
+        ((8, 4), (4, 8), [0, 1]),
+        ((3, 4, 5), (3, 8, 9), [0, 2, 1]),
+    ],
+)  # fmt: skip
+def test_axes_are_resampled_where_there_are_fewest_elements(
+    before: tuple[int, ...], after: tuple[int, ...], order: list[int]
+) -> None:
+    from trilobite.framework.nn.functional.resampling import order_of_axes
+
+    assert order_of_axes(before, after) == order

@@ -19,7 +19,8 @@ from trilobite.processor.machine.description import Noc
 from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
-from trilobite.processor.sim.timing.cost import cost_of, dram_bytes
+from trilobite.processor.sim.timing.cost import cost_of
+from trilobite.processor.sim.timing.dram import dram_bytes
 from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.ranges import overlap
 from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles

@@ -149,9 +149,11 @@ class _Fuser:
 
     def _waits(self, e: Equation) -> bool:
         """Does it belong to the one equation that reads it? Begun on its own, its group would keep that
-        reader from joining an older one.
+        reader from joining an older one, as the second of two rows that are interpolated between.
         """
-        if e.primitive.name not in POINTWISE or e.outputs[0] in self.results:
+        if e.primitive.name not in POINTWISE and e.primitive.name != "gather":
+            return False
+        if e.outputs[0] in self.results:
             return False
         reader = self.only_reader.get(e.outputs[0])
         if reader is None or reader.primitive.name not in POINTWISE:

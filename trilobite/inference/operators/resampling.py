@@ -11,6 +11,7 @@ import numpy as np
 import trilobite as tb
 from trilobite.base.dtypes import is_inexact
 from trilobite.base.errors import ArgumentError
+from trilobite.framework.nn.functional.resampling import order_of_axes
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
@@ -140,7 +141,8 @@ def _resized(
     if node.attribute("mode", "nearest") == "nearest":
         wide = x
     outside = []
-    for i, a in enumerate(axes):
+    for i in order_of_axes([fixed(x.shape)[a] for a in axes], sizes):
+        a = axes[i]
         size = fixed(x.shape)[a]
         if sizes[i] == size and scales[i] == 1 and how != "tf_crop_and_resize":
             continue

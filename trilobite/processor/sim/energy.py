@@ -19,7 +19,8 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import Scratchpad, SharedMemory
 from trilobite.processor.sim.actions import scalar_actions, tensor_actions
 from trilobite.processor.sim.record import TensorRecord, Trace
-from trilobite.processor.sim.timing.cost import dram_bytes, useful_macs
+from trilobite.processor.sim.timing.cost import useful_macs
+from trilobite.processor.sim.timing.dram import dram_bytes
 from trilobite.processor.sim.timing.foresight import cache_misses
 
 NODE_EXPONENT = 0.57

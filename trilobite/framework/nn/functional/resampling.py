@@ -118,10 +118,19 @@ def _resampled(
             x = _nearest(x, i + 2, n, m, s, 0.5 if mode == "nearest-exact" else 0.0)
         return x
     out = wide(x)
-    for i, (n, m, s) in enumerate(zip(plane, sizes, scales, strict=True)):
-        at = _positions(n, m, s, corners)
+    for i in order_of_axes(plane, sizes):
+        n, m = plane[i], sizes[i]
+        at = _positions(n, m, scales[i], corners)
         out = _cubic(out, i + 2, at, n) if mode == "bicubic" else _linear(out, i + 2, np.maximum(at, 0.0), n)
     return astype(out, x.dtype)
+
+
+def order_of_axes(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    """In which order axes are resampled one by one: those that shrink, then those that grow from the last on.
+    Along the last axis elements are picked one by one: of a picture that grows it has the fewest at first.
+    """
+    grown = [i for i, (n, m) in enumerate(zip(before, after, strict=True)) if m > n]
+    return [*(i for i in range(len(before)) if i not in grown), *reversed(grown)]
 
 
 def _positions(n: int, m: int, scale: float, corners: bool) -> Array:

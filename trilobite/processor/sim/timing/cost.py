@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil, prod
-
-import numpy as np
 
 from trilobite.processor.isa.address import CORE_SHIFT, split
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
@@ -21,7 +18,7 @@ from trilobite.processor.machine.description import Dma
 from trilobite.processor.machine.noc import routes
 from trilobite.processor.sim.record import SCALAR_CLASSES, TensorRecord
 from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
-from trilobite.processor.sim.timing.ranges import bounds
+from trilobite.processor.sim.timing.dram import channels_of, dram_bytes, pieces_of, row_bytes
 
 DRAM_SPACES = frozenset((GDRAM, LDRAM, CODE))
 Resource = tuple[object, ...]
@@ -158,7 +155,7 @@ def transfer(machine: Machine, record: TensorRecord, cluster: int, missing: int 
     engine = machine.core.io_dma if record.queue == "io" else machine.core.move_dma
     if min(region.count for region in ends) == 0:  # nothing to move: only the engine's own time
         return Cost(1, 1 + engine.setup, part=IO_DMA if record.queue == "io" else MOVE_DMA)
-    pieces, piece = _pieces(ends)
+    pieces, piece = pieces_of(ends)
     turns = len(record.writes) if record.timing == "multicast" and not machine.sram.multicast else 1
     streamed = pieces * ceil_div(piece, engine.bytes_per_cycle)
     name = IO_DMA if record.queue == "io" else MOVE_DMA
@@ -210,52 +207,8 @@ def _dram_rate(machine: Machine, engine: Dma, region: Region) -> tuple[float, st
     lie in."""
     dram = machine.dram
     in_flight = engine.outstanding * dram.burst_bytes / max(1, machine.cycles(dram.latency_ns))
-    channels = machine.dram_bytes_per_cycle * len(_channels(machine, region)) / dram.channels
+    channels = machine.dram_bytes_per_cycle * len(channels_of(machine, region)) / dram.channels
     return (in_flight, IN_FLIGHT) if in_flight < channels else (channels, BANDWIDTH)
-
-
-def _channels(machine: Machine, region: Region) -> tuple[int, ...]:
-    """Channels take turns every burst; a stride of whole turns stays in one of them."""
-    dram = machine.dram
-    offset = split(region.address)[3] % (dram.burst_bytes * dram.channels)
-    outer = (region.shape[:-1], region.strides[:-1])
-    return _channels_from(dram.burst_bytes, dram.channels, offset, _pieces((region,)), *outer)
-
-
-@lru_cache(maxsize=1 << 16)
-def _channels_from(
-    burst: int,
-    channels: int,
-    offset: int,
-    pieces: tuple[int, int],
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-) -> tuple[int, ...]:
-    count, size = pieces
-    first = offset // burst
-    spanned = (offset + size - 1) // burst - first + 1
-    if spanned >= channels:
-        return tuple(range(channels))
-    bursts = (first + np.arange(spanned)) % channels
-    if count > 1:
-        for extent, stride in zip(shape, strides, strict=True):
-            steps = np.arange(extent, dtype=np.int64) * stride
-            bursts = np.unique((bursts[:, None] + steps // burst) % channels)
-    return tuple(sorted(map(int, bursts)))
-
-
-def _pieces(ends: Sequence[Region]) -> tuple[int, int]:
-    """How many contiguous pieces, and how long each, on the more scattered side."""
-    found = []
-    for region in ends:
-        count, size = 1, region.fmt.bytes(region.shape[-1])
-        for extent, stride in zip(reversed(region.shape[:-1]), reversed(region.strides[:-1]), strict=True):
-            if stride == size and count == 1:
-                size *= extent
-            else:
-                count *= extent
-        found.append((count, size))
-    return max(found)
 
 
 def _way(
@@ -267,7 +220,7 @@ def _way(
     homes = []
     for region, space, is_write in zip(ends, spaces, (False, True), strict=False):
         if space in DRAM_SPACES:
-            amount = max(amount, dram_bytes(machine, region, is_write) + _row_bytes(machine, region))
+            amount = max(amount, dram_bytes(machine, region, is_write) + row_bytes(machine, region))
             parts, hops = _to_dram(machine, region, is_write, cluster)
             resources += parts
             wait = max(wait, machine.cycles(machine.dram.latency_ns) + hops * machine.noc.hop_cycles)
@@ -291,7 +244,7 @@ def _to_dram(machine: Machine, region: Region, is_write: bool, cluster: int) -> 
     parts: list[Resource] = [("dram",)]
     if machine.chips > 1:
         parts.append(("die", cluster * machine.chips // machine.clusters))
-    used = _channels(machine, region)
+    used = channels_of(machine, region)
     if len(used) < machine.dram.channels:
         parts += [("channel", number, len(used)) for number in used]
     if not machine.noc.dram_at:
@@ -300,59 +253,6 @@ def _to_dram(machine: Machine, region: Region, is_write: bool, cluster: int) -> 
     port = min(machine.noc.dram_at, key=lambda place: (len(table[place, cluster]), place))
     links = table[(cluster, port) if is_write else (port, cluster)]
     return [*parts, *(("link", *link) for link in links)], len(links)
-
-
-def dram_bytes(machine: Machine, region: Region, is_write: bool) -> int:
-    """Bytes of whole granules that the pieces touch; a granule written in part is read first."""
-    if region.count == 0:
-        return 0
-    granule = machine.dram.granule_bytes
-    (pieces, size), start = _pieces((region,)), split(region.address)[3] % granule
-    if pieces == 1:
-        return _granules(start, size, granule, is_write)
-    row = region.fmt.bytes(region.shape[-1])
-    return _scattered_bytes(granule, start, size, row, region.shape[:-1], region.strides[:-1], is_write)
-
-
-@lru_cache(maxsize=1 << 16)
-def _scattered_bytes(
-    granule: int,
-    start: int,
-    size: int,
-    row: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    is_write: bool,
-) -> int:
-    starts = np.array([start], np.int64)
-    for extent, stride in zip(shape, strides, strict=True):
-        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
-    # a piece's granules depend only on where in a granule it starts
-    skews, counts = np.unique(starts[:: size // row] % granule, return_counts=True)
-    touched = [_granules(int(skew), size, granule, is_write) for skew in skews]
-    return sum(each * int(count) for each, count in zip(touched, counts, strict=True))
-
-
-def _row_bytes(machine: Machine, region: Region) -> int:
-    """What DRAM could have carried while it opened the rows of a region, where it has rows."""
-    dram = machine.dram
-    if not dram.row_bytes or not region.count:
-        return 0
-    row = dram.row_bytes * dram.channels
-    (pieces, size), start = _pieces((region,)), split(region.address)[3]
-    low, high = bounds(region)
-    each = (start % row + size - 1) // row + 1
-    opened = min(pieces * each, (high - low - 1) // row + 2)
-    return ceil(opened * dram.row_ns * machine.clock_ghz / dram.banks * machine.dram_bytes_per_cycle)
-
-
-def _granules(start: int, size: int, granule: int, is_write: bool) -> int:
-    first, last = start // granule, (start + size - 1) // granule
-    touched = last - first + 1
-    if is_write:
-        head, tail = start % granule != 0, (start + size) % granule != 0
-        touched += (head or tail) if first == last else head + tail
-    return touched * granule
 
 
 def capacity(machine: Machine, resource: Resource) -> float:

@@ -152,10 +152,14 @@ def lower_root(root: Equation, epilogue: Epilogue, inputs: tuple[int, int], host
     if root.primitive.name in _INTEGER:
         return _INTEGER[root.primitive.name](root, epilogue, inputs, host)
     if root.inputs[1].type.ndim == root.inputs[0].type.ndim:
-        p = problem(root)
-        tile = tiling_of(host, root.inputs[0].type.dtype, root.attributes["dtype"], p.channels)
+        p, dtypes = problem(root), (root.inputs[0].type.dtype, root.attributes["dtype"])
+        single = fits(p)
+        lanes = host.tile_lanes(tilings(host, *dtypes)[0].size)
+        alone = single and p.channels % lanes == 0  # lines of pixels take one vector at a time
+        columns = p.channels * (VECTORS if alone else 1)
+        tile = tiling_of(host, *dtypes, columns)
         outside = root.attributes.get("outside", 0)
-        if fits(p):
+        if single:
             return lower_filter(p, tile, epilogue, inputs, host, outside)
         return lower_rowwise(Rows(p, "filter", outside, inputs), tile, epilogue, host)
     return lower_direct(root, epilogue, inputs, host)
