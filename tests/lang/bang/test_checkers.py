@@ -121,3 +121,21 @@ def test_an_endless_kernel_is_bounded_under_check(tmp_path: Path, monkeypatch: p
         device.launch(kernel, given, checks=True, traced=False)
     with pytest.raises(ProcessorFault, match=r"over its limit of 3000 instructions"):
         device.launch(kernel, given, checks=True, traced=False, limit=3000)
+
+
+def test_undefined_bytes_of_another_core_are_called_by_their_source(tmp_path: Path) -> None:
+    """Through shared memory, and where the first of them are not the first bytes that are read."""
+    text = """#include <bang.h>
+__mlu_shared__ float all[4 * 64];
+__nram__ float mine[64];
+__nram__ float never[64];
+__mlu_global__ void k(float *y) {
+  if (coreId == 0) __bang_write_value(mine, 64, 1.0f);
+  if (coreId > 0 && coreId < 4) __bang_add_scalar(mine, never, 1.0f, 64);
+  if (coreId < 4) __memcpy(all + coreId * 64, mine, 256, NRAM2SRAM);
+  __sync_cluster();
+  if (coreId == 0) __memcpy(y, all, 1024, SRAM2GDRAM);
+}
+"""
+    with pytest.raises(ProcessorFault, match="768 of 1024 bytes, byte 0 of never"):
+        run(written(text, tmp_path), "k", [np.zeros(256, np.float32)], (4, 1, 1), "union1")

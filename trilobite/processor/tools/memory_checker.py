@@ -23,7 +23,7 @@ from trilobite.processor.sim.prepared import Prepared
 from trilobite.processor.tools.definedness import Definedness
 from trilobite.processor.tools.findings import Finding, site_of
 from trilobite.processor.tools.register_masks import extended, result_mask
-from trilobite.processor.tools.spans import Span
+from trilobite.processor.tools.spans import Key, Span, home
 from trilobite.processor.tools.spreading import is_elementwise, spread
 from trilobite.processor.tools.wording import Wording
 
@@ -62,7 +62,7 @@ class MemoryChecker:
         self.shadow = Definedness(memory)
         self.states: dict[Place, CoreState] = {}
         self.lanes: Callable[[int, Operands], None] | None = None  # told how undefined lanes spread
-        self._origins: dict[tuple[Place, int], str] = {}
+        self._origins: dict[tuple[Key, int], str] = {}  # by memory and byte, whoever wrote it
         self._seen: set[tuple[str, int]] = set()
 
     def began(self, core: Core) -> None:
@@ -101,7 +101,8 @@ class MemoryChecker:
             return
         bits = int.from_bytes(bytes(np.where(raw.reshape(-1) == 0, 255, 0).astype(np.uint8)), "little")
         where = f"{self._shown(place.address)} ({core.program.where(core.pc)})" if core.program else ""
-        origin = self._origins.get((core.place, place.address), f"loaded from {where}")
+        at = home(self.memory, core.place, place.address)
+        origin = self._origins.get(at, f"loaded from {where}")
         state.set(target, extended(place.fmt, bits), origin)
 
     def store(self, core: Core, prepared: Prepared, place: Region) -> None:
@@ -201,8 +202,8 @@ class MemoryChecker:
     def spread_natively(self, place: Place, rows: Sequence[tuple[int, int, int]]) -> None:
         """Machine code left undefined elements in results: where these are, and what they came from."""
         for result, operand, first in rows:
-            known = self._origins.get((place, operand))
-            self._origins[place, result] = known if known is not None else self._unwritten(first)
+            origin = self._known(place, operand, first) or self._unwritten(first)
+            self._origins[home(self.memory, place, result)] = origin
 
     def _write(self, core: Core, queue: str, write: Region, mask: Array, origin: str) -> None:
         found: Array | None = mask if mask.any() else None
@@ -218,7 +219,7 @@ class MemoryChecker:
 
     def _remember(self, core: Core, place: Region, origin: str, is_undefined: bool) -> None:
         """Keeps the origin of undefined results by the first byte they were written to."""
-        key = (core.place, place.address)
+        key = home(self.memory, core.place, place.address)
         if is_undefined and core.program is not None:
             self._origins[key] = origin or self._here(core)
         else:
@@ -232,12 +233,14 @@ class MemoryChecker:
         for read, mask in zip(reads, masks, strict=True):
             if mask is None:
                 continue
-            known = self._origins.get((core.place, read.address))
-            if known is not None:
-                return known
-            first = int(np.flatnonzero(mask.reshape(-1))[0])
-            return self._unwritten(_element(read, first))
+            first = _element(read, int(np.flatnonzero(mask.reshape(-1))[0]))
+            return self._known(core.place, read.address, first) or self._unwritten(first)
         return ""
+
+    def _known(self, place: Place, address: int, first: int) -> str | None:
+        """Where undefined bytes came from: by what wrote their place, or the first of them."""
+        found = self._origins.get(home(self.memory, place, address))
+        return found if found is not None else self._origins.get(home(self.memory, place, first))
 
     def _unwritten(self, address: int) -> str:
         return f"{self._shown(address)} was never written"
