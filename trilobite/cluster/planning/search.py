@@ -83,6 +83,8 @@ class Plan:
         head = f"data {self.mesh[0]} × model {self.mesh[1]}{zero}{stages}: {time_text(self.seconds)} a step, "
         where = ", ".join(f"{name} {time_text(s)}" for name, s in self.parts)
         lines = [f"{head}{size_text(self.memory)} a rank ({where})", *named]
+        if self.mesh[1] > 1 and not self.splits:
+            lines.append(f"  no parameter is split along model: {self.mesh[1]} ranks compute the same")
         if self.measured is not None:
             lines.insert(
                 1, f"  measured: {time_text(self.measured[0])}, {size_text(self.measured[1])} a rank"

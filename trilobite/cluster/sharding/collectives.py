@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from trilobite.base.locations import UNKNOWN, Location
@@ -43,30 +44,24 @@ def replace_times(c: Collective, times: int) -> Collective:
     return c._replace(times=c.times * times)
 
 
-_REDUCTIONS = ("cluster_all_reduce", "cluster_reduce_scatter")
+REDUCTIONS = ("cluster_all_reduce", "cluster_reduce_scatter")
 
 
-def sums_early(equations: Sequence[Equation]) -> list[Equation]:
-    """Sums stand right behind what they sum, in the order in which that is made: gradients in the order of
-    the backward pass, not of the updates that ask for them. So they go on while the rest is computed.
+def sums_early(
+    equations: Sequence[Equation], begins: Sequence[int], early: Mapping[Equation, int]
+) -> list[Equation]:
+    """Sums stand behind the step that made what they sum: gradients in the order of the backward pass, not of
+    the updates that ask for them. So they go on while the rest is computed. `begins` says where the equations
+    of each step of the whole graph begin, step -1 first; steps are the same on all ranks, equations are not.
     """
-    maker = {v: i for i, e in enumerate(equations) for v in e.outputs}
     behind: dict[int, list[Equation]] = {}
-    for e in equations:
-        if e.primitive.name in _REDUCTIONS:
-            behind.setdefault(maker.get(e.inputs[0], -1), []).append(e)
+    for e, step in early.items():
+        behind.setdefault(step, []).append(e)
     out: list[Equation] = []
-
-    def add(e: Equation, at: int) -> None:
-        out.append(e)
-        for inner in behind.get(at, ()):
-            add(inner, maker[inner.outputs[0]])
-
-    for inner in behind.get(-1, ()):
-        add(inner, maker[inner.outputs[0]])
-    for i, e in enumerate(equations):
-        if e.primitive.name not in _REDUCTIONS:
-            add(e, i)
+    for step, (begin, end) in enumerate(pairwise((*begins, len(equations))), -1):
+        own = [e for e in equations[begin:end] if e not in early or early[e] == step]
+        out += own
+        out += [e for e in behind.get(step, ()) if e not in own]
     return out
 
 

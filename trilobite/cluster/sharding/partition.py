@@ -18,7 +18,14 @@ from trilobite.base.errors import ClusterError
 from trilobite.base.locations import Location
 from trilobite.cluster.sharding import rules_indexed, rules_products  # noqa: F401  (they enter their rules)
 from trilobite.cluster.sharding.choice import Chooser, Operand, hints
-from trilobite.cluster.sharding.collectives import Collective, line_of, replace_times, size_text, sums_early
+from trilobite.cluster.sharding.collectives import (
+    REDUCTIONS,
+    Collective,
+    line_of,
+    replace_times,
+    size_text,
+    sums_early,
+)
 from trilobite.cluster.sharding.conversion import Converter, Costs, Step
 from trilobite.cluster.sharding.placements import (
     Coordinates,
@@ -117,6 +124,10 @@ class Walk:
         self.graph, self.place, self.wanted = graph, place, wanted
         self.converter, self.chooser = place.converter, Chooser(place.converter)
         self.equations: list[Equation] = []
+        self.step = -1  # the equation of the whole graph that is being split
+        self.begins = [0]  # where the equations of each step begin
+        self.when: dict[tuple[Var, Placement], int] = {}  # the step at which a value is there, so placed
+        self.early: dict[Equation, int] = {}  # sums, and the step behind which they can begin
         self.collectives: list[Collective] = []
         self.made_by: dict[Var, Collective] = {}
         self.work = 0.0
@@ -134,17 +145,23 @@ class Walk:
     def run(self, pins: Sequence[Pin], partial: bool) -> Partition:
         from trilobite.cluster.sharding.regions import split_region
 
-        for e in self.graph.equations:
+        for step, e in enumerate(self.graph.equations):
+            self.step = step
+            self.begins.append(len(self.equations))
             if e.primitive.name in REGIONS:
                 split_region(self, e)
             else:
                 self.equation(e)
+        self.step += 1
+        self.begins.append(len(self.equations))
         outs = [self._settled(v, pin, partial) for v, pin in zip(self.graph.outputs, pins, strict=True)]
         outputs = [
             self.get(v, p, f"result {i}", None)
             for i, (v, p) in enumerate(zip(self.graph.outputs, outs, strict=True))
         ]
-        graph = Graph(self.inputs, sums_early(self.equations), outputs, self.graph.name)
+        graph = Graph(
+            self.inputs, sums_early(self.equations, self.begins, self.early), outputs, self.graph.name
+        )
         return Partition(
             graph, self.ins, tuple(outs), self.collectives, self.work, dict(self.homes), self.made_by
         )
@@ -166,6 +183,7 @@ class Walk:
     def define(self, v: Var, p: Placement, local: Var) -> Var:
         self.homes[v] = self.made_whole[v] = p
         self.there[v] = {p: local}
+        self.when[v, p] = self.step
         return local
 
     def get(self, v: Var, target: Placement, why: str, e: Equation | None) -> Var:
@@ -175,11 +193,17 @@ class Walk:
         if target in there:
             return there[target]
         source = min(there, key=lambda p: self.converter.seconds(v.type, p, target))
-        local = there[source]
+        local, at = there[source], self.when[v, source]
         for s in self.converter.steps(v.type, source, target):
             local = self._taken(s, local, v, why, e)
             there.setdefault(s.placement, local)
+            if s.primitive in REDUCTIONS:
+                self.early[self.equations[-1]] = at
+            else:
+                at = self.step
+            self.when.setdefault((v, s.placement), at)
         there[target] = local
+        self.when.setdefault((v, target), at)
         if self.homes[v].partials and not target.partials:
             self.homes[v] = target  # the sum is taken: nobody needs its parts again
         return local
