@@ -146,6 +146,8 @@ def _hidden(tree: ast.AST) -> set[int]:
             parts = [node.returns, *node.decorator_list]
         elif isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.pattern) or _is_for_types(node):
             parts = [node]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            parts = [k for k in node.keywords if k.arg == "strict"]  # an assertion, too
         for part in parts:
             if part is not None:
                 hidden.update(id(inner) for inner in ast.walk(part))

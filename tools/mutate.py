@@ -88,12 +88,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Files for students: their text stands in pages, and a test compares it letter by letter.
+TEXTS = ("trilobite/apps/labs/material/",)
+# Tests that walk all modules: what runs when a file is imported is shown to them first, whatever its room.
+WALKS = ("tests/project/test_defaults.py", "tests/project/test_reference.py")
+
+
 def room_of(path: str) -> str:
     return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default="")
 
 
 def is_own(mutant: Mutant, file: str) -> bool:
-    """Are these tests of the mutant's room?"""
+    """Are these tests of the mutant's room, or of all rooms?"""
+    if mutant.at_import and file in WALKS:
+        return True
     return file.startswith(tuple(f"{folder}/" for folder in ROOMS[room_of(mutant.path)]))
 
 
@@ -101,7 +109,7 @@ def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
     """Equally many of each room, and in a room of each kind of change; the same for the same tree."""
     by_room: dict[str, list[Mutant]] = {}
     for path in _listed("trilobite/*.py"):
-        room = room_of(path)
+        room = "" if path.startswith(TEXTS) else room_of(path)
         if room and (not rooms or room in rooms):
             text = (ROOT / path).read_text(encoding="utf-8")
             by_room.setdefault(room, []).extend(mutants_of(path, text))
@@ -228,7 +236,8 @@ class Campaign:
         """The tests of a room are shown all that they reach, but not what needs a process of its own."""
         if is_cheap:
             return False
-        tried = [row for row in _rows(self.folder / "verdicts.jsonl") if row["number"] == number]
+        rows = _rows(self.folder / "verdicts.jsonl")
+        tried = [row for row in rows if row["number"] == number and row["file"] not in WALKS]
         return len(tried) >= MOST_FILES
 
     def verdicts(self) -> dict[int, str]:
@@ -345,7 +354,7 @@ def by_relevance(files: Sequence[str], mutants: Sequence[Mutant]) -> list[str]:
             for file, found in words.items()
         }
         votes.update(sorted(scores, key=lambda file: -scores[file])[:VOTES])
-    return sorted(files, key=lambda file: -votes[file])
+    return sorted(files, key=lambda file: (file not in WALKS, -votes[file]))
 
 
 def main() -> None:

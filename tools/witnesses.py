@@ -176,18 +176,26 @@ class Tests:
 
 @contextlib.contextmanager
 def skipped_after(seconds: float) -> Iterator[None]:
-    """Not failed: Hypothesis would look for a smaller example of what is only slow."""
+    """Not failed: Hypothesis would look for a smaller example of what is only slow. Nor does a test wait
+    for ever, for a lock that one before it held when it was ended.
+    """
 
     def skip(number: int, frame: object) -> None:
         raise pytest.skip.Exception("slow")
 
-    before = signal.signal(signal.SIGPROF, skip)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    clocks = (
+        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
+        (signal.SIGALRM, signal.ITIMER_REAL, WALL * seconds),
+    )
+    before = [signal.signal(number, skip) for number, _, _ in clocks]
+    for _, clock, limit in clocks:
+        signal.setitimer(clock, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        signal.signal(signal.SIGPROF, before)
+        for (number, clock, _), handler in zip(clocks, before, strict=True):
+            signal.setitimer(clock, 0.0)
+            signal.signal(number, handler)
 
 
 def _verdict(left: tuple[str, Any], file: str) -> tuple[str, str]:

@@ -141,3 +141,28 @@ def test_a_bar_is_shown_to_those_who_wait_at_a_terminal(
     monkeypatch.setattr(sys, "stderr", stream)
     compile_all(TEXTS[:3])
     assert ("compiling kernels" in stream.getvalue()) == shown
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_an_interrupt_while_compiling_leaves_the_kernel_to_be_asked_for_again(
+    cores: int, makers: Makers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = compile_object
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(*given: object) -> bytes:
+        if interrupts and threading.current_thread() is threading.main_thread():
+            raise interrupts.pop()
+        return plain(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parallel, "compile_object", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_all([(AFFINE, 2)], cores=1)
+    assert makers._busy == 0  # a fork would wait for it
+    found: list[dict[str, bytes]] = []
+    again = threading.Thread(
+        target=lambda: found.append(compile_all([(AFFINE, 2)], cores=cores)), daemon=True
+    )
+    again.start()
+    again.join(60)
+    assert found and set(found[0]) == {symbol(AFFINE, 2)}

@@ -80,7 +80,9 @@ def promote_scalar(tensor: DType, kind: Any) -> DType:
         return dt.default_int if held == "bool" else tensor
     if kind is float:
         return tensor if held in ("float", "complex") else dt.default_float
-    return tensor if held == "complex" else dt.complex_of(tensor)
+    if held == "complex":
+        return tensor
+    return dt.complex_of(tensor) if held == "float" else dt.default_complex
 
 
 def scalar_dtype(kind: type) -> DType:

@@ -97,19 +97,28 @@ class Makers:
         """Compiles with the others until all of these are there."""
         names = self.add(wanted, cores)
         needed = {n for name in names for n in (name, *self._parts[name])}
-        while self.step():
-            progress.show(sum(n in self._objects for n in names))
-        with self._changed:
-            while not all(n in self._objects or n in self._errors for n in needed):
-                self._changed.wait(0.1)
+        while True:
+            while self.step():
                 progress.show(sum(n in self._objects for n in names))
-            error = next((self._errors.pop(n) for n in needed if n in self._errors), None)
-            if error is not None:
-                self._forget()
-                raise error
-            made = {n: (self._objects[n], [self._objects[p] for p in self._parts[n]]) for n in names}
-            self._let_go(names)
+            with self._changed:
+                if self._are_there(needed):
+                    made = self._taken(names, needed)
+                    break
+                self._changed.wait(0.1)  # then what was interrupted elsewhere may wait again
+            progress.show(sum(n in self._objects for n in names))
         return {name: prepare(code, name, called) for name, (code, called) in made.items()}
+
+    def _are_there(self, needed: Iterable[str]) -> bool:
+        return all(n in self._objects or n in self._errors for n in needed)
+
+    def _taken(self, names: Sequence[str], needed: Iterable[str]) -> dict[str, tuple[bytes, list[bytes]]]:
+        error = next((self._errors.pop(n) for n in needed if n in self._errors), None)
+        if error is not None:
+            self._forget()
+            raise error
+        made = {n: (self._objects[n], [self._objects[p] for p in self._parts[n]]) for n in names}
+        self._let_go(names)
+        return made
 
     def _let_go(self, names: Iterable[str]) -> None:
         """Kernels that were collected are kept by others. Of functions the latest stay, and of kernels that
@@ -162,6 +171,12 @@ class Makers:
             code = compile_object(work.text, work.level, features(), work.name, work.called)
         except Exception as raised:  # whoever asked for it gets it
             error = raised
+        finally:
+            self._done(work, code, error)
+        return True
+
+    def _done(self, work: _Work, code: bytes | None, error: Exception | None) -> None:
+        """Notes what became of it; one that was interrupted waits again, for whoever asks next."""
         with self._changed:
             self._busy -= 1
             if code is not None:
@@ -169,8 +184,9 @@ class Makers:
             elif error is not None:
                 self._errors[work.name] = error
                 self._known.discard(work.name)
+            else:
+                heapq.heappush(self._waiting, work)
             self._changed.notify_all()
-        return True
 
     # -- processes that fork ---------------------------------------------------------------------------------
 

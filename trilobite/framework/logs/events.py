@@ -72,7 +72,7 @@ def _text(content: str) -> bytes:
 @lru_cache(maxsize=1)
 def _limits() -> npt.NDArray[np.float64]:
     """Upper ends of the buckets: 0, and ±1e-12 · 1.1**k up to 1e20, and the largest double."""
-    positive = 1e-12 * 1.1 ** np.arange(773)
+    positive = 1e-12 * 1.1 ** np.arange(774)
     return np.concatenate([-positive[::-1], [0.0], positive, [np.finfo(np.float64).max]])
 
 

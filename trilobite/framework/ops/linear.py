@@ -109,9 +109,8 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Value:
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """The sum along an axis of conj(x1) * x2; the other axes broadcast."""
     x, y = _operands(x1, x2, "vecdot")
-    if not -min(x.ndim, y.ndim) <= axis < 0:
-        axis = axis - max(x.ndim, y.ndim) if axis >= 0 and x.ndim == y.ndim else axis
-        axis_in(axis, min(x.ndim, y.ndim), "vecdot")
+    axis_in(axis, min(x.ndim, y.ndim), "vecdot")
+    axis = axis - x.ndim if axis >= 0 and x.ndim == y.ndim else axis
     if x.shape[axis] != y.shape[axis]:
         raise ShapeError(
             f"vecdot of shapes {tuple(x.shape)} and {tuple(y.shape)} along axis {axis}",
