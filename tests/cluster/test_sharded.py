@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_models import check_equal, loss_of, one_process
+from cluster_models import check_equal, distance, loss_of, one_process
 from sharding_models import train
 
 import trilobite as tb
 from trilobite import cluster, nn, optim
 from trilobite.base.errors import ArgumentError, ClusterError, GradientError
+from trilobite.cluster.sharding import conversion, partition
+from trilobite.ir.graph import Equation
+from trilobite.ir.primitives import table
 
 CASES = {
     "mlp, data": ("mlp", (2, 1), {}),
@@ -164,3 +167,35 @@ def test_one_process_runs_the_same_script() -> None:
     x = cluster.shard(tb.tensor(np.arange(6.0).reshape(2, 3)), mesh, data=0)
     out = cluster.sharded(lambda a: (a * 2.0).sum(), mesh=mesh, inputs=[{"data": 0}])(x)
     assert out.item() == 30.0 and not cluster.is_split(x)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_sum_that_is_left_out_is_caught(which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: one of the sums is what the rank has itself."""
+    plain = partition.sums_early
+
+    def forgets(*args: Any) -> list[Equation]:
+        rows = plain(*args)
+        sums = [i for i, e in enumerate(rows) if e.primitive.name == "cluster_all_reduce"]
+        if len(sums) > which:
+            e = rows[sums[which]]
+            rows[sums[which]] = Equation(
+                table["reshape"], e.inputs, {"shape": e.inputs[0].type.shape}, e.outputs
+            )
+        return rows
+
+    monkeypatch.setattr(partition, "sums_early", forgets)
+    found = cluster.lockstep(lambda: train("mlp", (2, 1), steps=1, target="reference"), 2)[0]
+    want = one_process("mlp")
+    far = max(abs(found.losses[0] / want.losses[0] - 1), distance(found.first, want.first))
+    assert far > 1e-3
+
+
+def test_a_wrong_group_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: sums along one side of the mesh go along the other."""
+    plain = conversion.groups_along
+    monkeypatch.setattr(
+        conversion, "groups_along", lambda mesh, sides: plain(mesh, tuple(1 - a for a in sides))
+    )
+    found = cluster.lockstep(lambda: train("mlp", (2, 2), steps=1, target="reference"), 4)[0]
+    assert distance(found.first, one_process("mlp").first) > 1e-3
