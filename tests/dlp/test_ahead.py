@@ -14,6 +14,7 @@ from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.dlp import ahead, compiled
 from trilobite.compiler.targets.dlp.compiled import Compiled
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.demand import demands_behind
 from trilobite.compiler.targets.dlp.groups import group
 from trilobite.compiler.targets.registry import executable, find
 from trilobite.ir import primitives  # noqa: F401, fills the table
@@ -166,7 +167,7 @@ def test_dram_has_a_price_where_weights_take_longer_than_products(wide: int, pri
 
     machine = MACHINES["dlp-m"]
     grouped = group(record_graph(body, types, "one"), machine)
-    ((_, found),) = ahead.demands_behind(grouped, machine, machine.cores)
+    ((_, found),) = demands_behind(grouped, machine, machine.cores)
     assert found >= price if price else found == 0
 
 
@@ -208,6 +209,31 @@ def test_no_weights_come_early_that_the_program_makes() -> None:
     made: Any = executable(graph, find(MACHINES["2x2"]), Usage(options=(("checks", True),)))
     np.testing.assert_allclose(made(values)[0], run(graph, values)[0], rtol=1e-4, atol=1e-3)
     assert not _linked(made.last.compiled)
+
+
+def test_weights_come_across_groups_of_vectors() -> None:
+    """A classifier's come while the last convolution computes: the pooling between them leaves WRAM alone."""
+    chain, values = _chain(((64, 3, 1), (128, 3, 1)), 14)
+    types = [*chain.input_types, TensorType((250, 128), dt.int8)]
+
+    def body(*given: Any) -> tuple[Any]:
+        (x,) = run(chain, list(given[:-1]))
+        total = table["reduce_sum"](table["cast"](x, dtype=dt.int32), axes=(2, 3))
+        scale = table["full"](shape=(), value=1 / 49, dtype=dt.float32)
+        zero = table["full"](shape=(), value=0, dtype=dt.int8)
+        y = table["requantise"](total, scale, zero, axis=None, dtype=dt.int8)
+        return (table["dot"](y, given[-1], contract=((1,), (1,)), batch=((), ()), dtype=dt.int32),)
+
+    graph = record_graph(body, types, "classified")
+    values.append(_values(np.random.default_rng(8), types[-1]))
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES["dlp-m"]), usage)
+    for _ in range(2):
+        assert np.array_equal(made(values)[0], run(graph, values)[0])
+    calls = [c.group for c in made.last.compiled.network.calls]
+    between = [place for place, c in enumerate(calls) if c.unit == "vector"]
+    assert between and calls[-1].unit == "matrix"
+    assert calls[between[0] - 1].function in _linked(made.last.compiled)
 
 
 def test_equal_groups_with_different_mappings_are_different_routines(monkeypatch: pytest.MonkeyPatch) -> None:

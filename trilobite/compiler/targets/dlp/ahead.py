@@ -18,15 +18,11 @@ from trilobite.base.locations import Location
 from trilobite.compiler.targets.dlp.contraction.behind import Beside
 from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Does, Early
 from trilobite.compiler.targets.dlp.contraction.places import Plan
-from trilobite.compiler.targets.dlp.contraction.predict import PRICES, owed
+from trilobite.compiler.targets.dlp.contraction.predict import owed
 from trilobite.compiler.targets.dlp.contraction.search import Found, figures_of_plan, last_step, shape_of
-from trilobite.compiler.targets.dlp.groups import contraction_plan
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.lower import plan_of
-from trilobite.compiler.targets.dlp.parts import bytes_of
-from trilobite.compiler.targets.dlp.shapes import extents
-from trilobite.compiler.targets.dlp.vector.formats import format_of
-from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.graph import Graph, Var
 from trilobite.processor.lang.ir import Buffer
 from trilobite.processor.lang.scratchpad import place, room_of
 from trilobite.processor.machine import Machine
@@ -35,9 +31,8 @@ if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.network import Assembler
 
 MUCH = 1.25  # times the cycles of another mapping: more than the next group can gain
-WINDOW = 8  # groups whose weights compete for DRAM
-USUAL = 4  # times the array's least cycles that groups take
 DEPTH = 16  # groups that a call waits for before it is written: it may bring something for them
+WITH_WEIGHTS = ("conv_input_grad", "conv_weight_grad", "call")  # single equations that use WRAM
 Brings = tuple[tuple[Early, "Call"], ...]
 
 
@@ -60,6 +55,7 @@ class Call:
     brings: Brings = field(default=())
     far: int = 0  # cycles that DRAM takes for them
     near: int = 0  # and the bus of a cluster
+    is_crossed: bool = False  # calls that fill NRAM stand between it and those that may bring something
     alone: int = 0  # about how long it runs, once what is brought is there
 
     @property
@@ -81,6 +77,12 @@ class Call:
         """The operand of this number."""
         is_left = number == 1 and self.plan is not None and self.plan.nest.swapped
         return self.values[0 if is_left else number]
+
+    @property
+    def is_passive(self) -> bool:
+        """Does it use NRAM alone?"""
+        name = self.region.equations[-1].primitive.name
+        return self.kind == "loops" or (self.kind == "single" and name not in WITH_WEIGHTS)
 
     @property
     def is_still(self) -> bool:
@@ -124,7 +126,8 @@ class Handing:
         """Which calls bring what, the best choice first; by way of SRAM also what nobody shares."""
         plan = call.plan
         assert plan is not None
-        extras = tuple(n for n in plan.short_extras if 2 + n in call.given and not self.has_near)
+        is_free = not (self.has_near or call.is_crossed)  # NRAM
+        extras = tuple(n for n in plan.short_extras if 2 + n in call.given and is_free)
         is_shared, by_sram = "right" in plan.shared, staged(plan)
         need, given = cycles_brought(plan), cycles_given(plan)
         rows = list[tuple[int, int, bool]]()
@@ -290,7 +293,7 @@ def plan_call(a: Assembler, call: Call) -> None:
     """The mapping of a contraction, and what the calls that wait bring for it."""
     if not a.ahead or call.kind != "contraction":
         return
-    waiting, later = leading(a.waiting), rounded(int(a.later))
+    (waiting, call.is_crossed), later = leading(a.waiting), rounded(int(a.later))
     dram, bus = rounded(sum(map(spare, waiting))), rounded(max(map(spare_bus, waiting[1:]), default=0))
     for early in (dram, 0) if dram else (0,):
         beside = Beside(early, bus if early else 0, later, a.price)
@@ -317,54 +320,18 @@ def _owed(plan: Plan, beside: Beside) -> int:
     return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What groups want of the machine, in cycles: of DRAM for their weights, of the array at its peak."""
-
-    dram: float = 0.0
-    array: float = 0.0
-
-
-def _demand(e: Equation, graph: Graph, machine: Machine, cores: int) -> Demand:
-    """Of a contraction whose weights are an input; nothing of another group."""
-    plan = contraction_plan(e.attributes["region"]) if e.attributes["kind"] == "contraction" else ""
-    if isinstance(plan, str):
-        return Demand()
-    head, names = plan.equation, dict(zip(e.attributes["region"].inputs, e.inputs, strict=True))
-    right, out = names[head.inputs[1]], head.outputs[0]
-    if right not in graph.inputs:
-        return Demand()
-    outputs = extents(out)[1] if head.primitive.name == "conv" else 1
-    terms = prod(extents(right)) // max(1, outputs)
-    if head.primitive.name == "dot":
-        terms = prod(extents(right)[axis] for axis in head.attributes["contract"][1])
-    rates = machine.core.mfu.macs_per_cycle
-    rate = rates.get(format_of(head.inputs[0].type.dtype).rate, machine.core.vfu.bytes_per_cycle / 4)
-    return Demand(bytes_of(right) / machine.dram_bytes_per_cycle, prod(extents(out)) * terms / (rate * cores))
-
-
-def demands_behind(graph: Graph, machine: Machine, cores: int) -> list[tuple[float, int]]:
-    """Of each equation: cycles of DRAM for the weights of the contraction behind it, if nothing stands
-    between them; and the price of DRAM around it, as `Beside` has it: the part of the time in which it would
-    be busy with the weights of the next groups if these took the usual time."""
-    found, behind, window = list[tuple[float, int]](), 0.0, list[Demand]()
-    for e in reversed(graph.equations):
-        if e.primitive.name == "constant" or e.attributes["kind"] == "alias":
-            found.append((behind, 0))
-            continue
-        window = [_demand(e, graph, machine, cores), *window[: WINDOW - 1]]
-        dram, array = sum(d.dram for d in window), sum(d.array for d in window)
-        found.append((behind, round(PRICES * dram / (dram + USUAL * array)) if array else 0))
-        behind = window[0].dram
-    return found[::-1]
-
-
-def leading(waiting: Sequence[Call]) -> Sequence[Call]:
-    """The last calls of a row that may all bring something."""
-    first = len(waiting)
-    while first and waiting[first - 1].plan is not None and cycles_ahead(waiting[first - 1]):
-        first -= 1
-    return waiting[first:]
+def leading(waiting: Sequence[Call]) -> tuple[Sequence[Call], bool]:
+    """The last calls of a row that may all bring something, and whether others stand between them that leave
+    WRAM and SRAM alone: NRAM is theirs."""
+    found, is_crossed = list[Call](), False
+    for call in reversed(waiting):
+        if call.is_passive:
+            is_crossed = True
+        elif call.plan is not None and cycles_ahead(call):
+            found.append(call)
+        else:
+            break
+    return found[::-1], is_crossed
 
 
 def rounded(cycles: int) -> int:

@@ -15,20 +15,14 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
-from trilobite.compiler.targets.dlp.ahead import DEPTH, Call, Handing, demands_behind, plan_call
+from trilobite.compiler.targets.dlp.ahead import DEPTH, Call, Handing, plan_call
 from trilobite.compiler.targets.dlp.arena import GRAIN, Arena
 from trilobite.compiler.targets.dlp.arranged import arranged
 from trilobite.compiler.targets.dlp.control import CONTROL, pointer_of, unfused
+from trilobite.compiler.targets.dlp.demand import demands_behind
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, Place
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, shared_copy
-from trilobite.compiler.targets.dlp.layouts import (
-    Layout,
-    Order,
-    plain,
-    result_order,
-    row_major,
-    strides_in,
-)
+from trilobite.compiler.targets.dlp.layouts import Layout, Order, plain, result_order, row_major, strides_in
 from trilobite.compiler.targets.dlp.lower import Setting, lower_copy, lower_group, operands_of
 from trilobite.compiler.targets.dlp.onchip import Near, near_values
 from trilobite.compiler.targets.dlp.parts import (
