@@ -16,18 +16,15 @@ from dataclasses import field
 from typing import Any
 
 from trilobite.base.records import dataclass
+from trilobite.compiler.graph.floating import MOVES, Floating, is_symbolic
 from trilobite.compiler.graph.overlap import overlap
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import ALIASES, CONTROL, with_regions
 from trilobite.compiler.graph.share_kernels import share_kernels
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.fusion import fusion
-from trilobite.ir.types import Affine, size_of
+from trilobite.ir.types import size_of
 
-_MOVES = frozenset({"constant", "full", "iota", "broadcast"})
-_CHEAP = frozenset(
-    "add sub mul neg abs maximum minimum select cast eq ne lt le gt ge and or xor not sign is_nan".split()
-)
 _PIECES = frozenset({"slice", "reverse", "concatenate"})
 _REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
 
@@ -79,27 +76,18 @@ class _Group:
             self.largest = max(self.largest, math.prod(known))
 
 
-class _Fuser:
+class _Fuser(Floating):
     def __init__(self, graph: Graph, policy: FusionPolicy) -> None:
-        self.graph, self.policy, self.kinds = graph, policy, policy.kinds
+        super().__init__(graph, policy)
+        self.graph, self.kinds = graph, policy.kinds
         self.groups: list[_Group] = []
         self.made: dict[Var, int] = {}  # the group that makes a value
         self.behind: dict[Var, int] = {}  # for an alias: the group that must have run
-        self.floating: dict[Var, Equation] = {}
         self.constants: list[Equation] = []
         self.aliases: dict[int, list[Equation]] = {}  # by the group after which they stand; -1: at the start
         self.reduced: dict[
             tuple[Any, ...], int
         ] = {}  # large value, shape, axes: the newest loops that reduce it
-        self.readers: dict[Var, int] = {}
-        self.read_by: dict[Var, set[str]] = {}
-        self.only_reader: dict[Var, Equation | None] = {}
-        for e in graph.equations:
-            for v in e.inputs:
-                self.readers[v] = self.readers.get(v, 0) + 1
-                self.read_by.setdefault(v, set()).add(e.primitive.name)
-                self.only_reader[v] = None if v in self.only_reader else e
-        self.results = set(graph.outputs)
 
     # -- growing ---------------------------------------------------------------------------------------------
 
@@ -107,7 +95,7 @@ class _Fuser:
         name = e.primitive.name
         if name == "constant" and e.attributes["value"].array.size > self.policy.constant:
             self.constants.append(e)
-        elif (name in _MOVES or self._is_widening(e)) and e.outputs[0] not in self.results:
+        elif self._costs_nothing(e):
             self.floating[e.outputs[0]] = e
         elif name in ALIASES:
             self._alias(e)
@@ -121,72 +109,6 @@ class _Fuser:
             self.floating[e.outputs[0]] = e
         else:
             self._begin(e)
-
-    def _is_widening(self, e: Equation) -> bool:
-        """A cast to a wider dtype that products alone read: they take the small numbers as they are."""
-        if e.primitive.name != "cast" or not self.read_by.get(e.outputs[0], set()) <= {"dot"}:
-            return False
-        return e.inputs[0].type.dtype.itemsize < e.outputs[0].type.dtype.itemsize
-
-    def _only_widens(self, e: Equation) -> bool:
-        """Does it make more bytes of one value, for elementwise readers alone?"""
-        if not self.policy.narrow or e.primitive.name not in _CHEAP or e.outputs[0] in self.results:
-            return False
-        v, readers = e.outputs[0], self.read_by.get(e.outputs[0], set())
-        if not readers or not readers <= POINTWISE or len(self._floating_behind(e)) >= self.policy.chain:
-            return False
-        sources = [u for u in dict.fromkeys(self._sources(e)) if u.type.shape == v.type.shape]
-        return len(sources) == 1 and sources[0].type.dtype.itemsize < v.type.dtype.itemsize
-
-    def _reads_codes(self, e: Equation) -> bool:
-        """Numbers of a grid of bytes, for elementwise readers alone: codes are a quarter of their size."""
-        if not self.policy.codes or e.primitive.name != "dequantise" or e.outputs[0] in self.results:
-            return False
-        q, scale, zero = e.inputs
-        readers = self.read_by.get(e.outputs[0], set())
-        known = scale.type.ndim == zero.type.ndim == 0 and q.type.ndim > 0
-        return known and q.type.dtype.itemsize == 1 and bool(readers) and readers <= POINTWISE
-
-    def _waits(self, e: Equation) -> bool:
-        """Does it belong to the one equation that reads it? Begun on its own, its group would keep that
-        reader from joining an older one, as the second of two rows that are interpolated between.
-        """
-        if e.primitive.name not in POINTWISE and e.primitive.name != "gather":
-            return False
-        if e.outputs[0] in self.results:
-            return False
-        reader = self.only_reader.get(e.outputs[0])
-        if reader is None or reader.primitive.name not in POINTWISE:
-            return False
-        same = reader.outputs[0].type.shape == e.outputs[0].type.shape
-        return same and len(self._floating_behind(e)) < self.policy.chain
-
-    def _is_cheaper_again(self, e: Equation) -> bool:
-        """Would each of several readers do better to compute this from the one large value behind it?"""
-        if e.primitive.name not in _CHEAP:
-            return False
-        v = e.outputs[0]
-        if v in self.results or self.readers.get(v, 0) < 2:
-            return False
-        behind = [f for f in self._floating_behind(e) if f.primitive.name not in _MOVES]
-        if len(behind) >= self.policy.chain or any(f.primitive.name not in _CHEAP for f in behind):
-            return False
-        sources = set(self._sources(e))
-        if any(_symbolic(u) for u in (v, *sources)):
-            return len(sources) <= 1
-        large = [u for u in sources if 4 * size_of(u.type.shape) > size_of(v.type.shape)]
-        return len(large) <= 1
-
-    def _floating_behind(self, e: Equation) -> list[Equation]:
-        """The floating equations that a copy of this one brings along."""
-        out: dict[Var, Equation] = {}
-        pending = [v for v in e.inputs if v in self.floating]
-        while pending:
-            v = pending.pop()
-            if v not in out:
-                out[v] = self.floating[v]
-                pending += [u for u in out[v].inputs if u in self.floating]
-        return list(out.values())
 
     def _alias(self, e: Equation) -> None:
         self._materialise(e.inputs)
@@ -232,7 +154,7 @@ class _Fuser:
         least = self.policy.joined
         if e.primitive.name != "concatenate" or group.kind != "loops" or least is None:
             return False
-        if any(map(_symbolic, (*e.inputs, *e.outputs))) or size_of(e.outputs[0].type.shape) < least:
+        if any(map(is_symbolic, (*e.inputs, *e.outputs))) or size_of(e.outputs[0].type.shape) < least:
             return False
         inside = {v for x in group.equations for v in x.outputs}
         mine = [v for v in e.inputs if v in inside]
@@ -243,7 +165,7 @@ class _Fuser:
         """A transpose that moves the last axis of much data."""
         if e.primitive.name != "transpose" or e.attributes["axes"][-1:] == (e.outputs[0].type.ndim - 1,):
             return False
-        return not _symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= self.policy.turned)
+        return not is_symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= self.policy.turned)
 
     def _stand_beside(self, e: Equation) -> bool:
         """A reduction, or what only one reads, joins the newest loops that reduce the same axes of a value
@@ -272,21 +194,9 @@ class _Fuser:
     @staticmethod
     def _grows(group: _Group, e: Equation) -> bool:
         """Is the group's work on fewer elements than the equation's? A scalar is read, not made by each."""
-        if group.symbolic or any(map(_symbolic, e.outputs)):
+        if group.symbolic or any(map(is_symbolic, e.outputs)):
             return group.single and bool(e.outputs[0].type.shape)
         return bool(group.largest < size_of(e.outputs[0].type.shape))
-
-    def _sources(self, e: Equation) -> list[Var]:
-        """What an equation reads once its floating operands are its own."""
-        out: list[Var] = []
-        pending = list(e.inputs)
-        while pending:
-            v = pending.pop()
-            if v in self.floating:
-                pending += self.floating[v].inputs
-            else:
-                out.append(v)
-        return out
 
     def _begin(self, e: Equation) -> None:
         kind = self.policy.roots.get(e.primitive.name, "loops")
@@ -316,7 +226,7 @@ class _Fuser:
         group = self.groups[at]
         group.body = self._with_copies(group.body, e)
         group.enter(e)
-        if group.kind == "loops" and e.primitive.name in _REDUCTIONS and not _symbolic(e.inputs[0]):
+        if group.kind == "loops" and e.primitive.name in _REDUCTIONS and not is_symbolic(e.inputs[0]):
             self._note_reduction(e, at)
         for v in e.outputs:
             self.made[v] = at
@@ -349,17 +259,6 @@ class _Fuser:
         inside = {v for e in body for v in e.outputs}
         inputs = dict.fromkeys(v for e in body for v in e.inputs if v not in inside)
         return Graph(tuple(inputs), body, self._outputs(own, body), name)
-
-    def _with_copies(self, body: Sequence[Equation], e: Equation) -> list[Equation]:
-        """A body with one more equation, and before it the floating ones that it reads and the body lacks."""
-        seen = {v for x in body for v in x.outputs}
-        chain: list[Equation] = []
-        pending = [v for v in e.inputs if v in self.floating and v not in seen]
-        while pending:
-            f = self.floating[pending.pop()]
-            chain.append(f)
-            pending += [v for v in f.inputs if v in self.floating and v not in seen]
-        return [*body, *dict.fromkeys(reversed(chain)), e]
 
     def _outputs(self, equations: Sequence[Equation], body: Sequence[Equation]) -> list[Var]:
         inner: dict[Var, int] = {}
@@ -402,11 +301,7 @@ def _name(equations: Sequence[Equation]) -> str:
 
 
 def _length(body: Sequence[Equation]) -> int:
-    return sum(e.primitive.name not in _MOVES for e in body)
-
-
-def _symbolic(v: Var) -> bool:
-    return any(isinstance(d, Affine) for d in v.type.shape)
+    return sum(e.primitive.name not in MOVES for e in body)
 
 
 def fuse(graph: Graph, policy: FusionPolicy) -> Graph:

@@ -6,17 +6,13 @@ Small regions run in one step each, serially; everything else in units that any 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from trilobite.base.dtypes import DType
 from trilobite.base.errors import DeviceError, ShapeError
-from trilobite.compiler.program.kernels import Lowering, Operand, Room, Step
+from trilobite.compiler.program.kernels import Lowering
 from trilobite.compiler.targets.cpu.loops.collapse import collapsed
 from trilobite.compiler.targets.cpu.loops.combine import accumulates_in
 from trilobite.compiler.targets.cpu.loops.index import Ranges, variable
@@ -27,33 +23,24 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Node,
     Statement,
     Target,
-    buffers_of,
     loops,
 )
 from trilobite.compiler.targets.cpu.nests import classes, joins, writes
 from trilobite.compiler.targets.cpu.nests.accuracy import in_chunks
-from trilobite.compiler.targets.cpu.nests.ahead import fetched
+from trilobite.compiler.targets.cpu.nests.assembly import Assembly
 from trilobite.compiler.targets.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
 from trilobite.compiler.targets.cpu.nests.defaults import (
     BLOCK,
-    flops,
-    kernel,
-    parallelised,
-    units,
-    vectorised,
-    work,
 )
-from trilobite.compiler.targets.cpu.nests.groups import Group, Groups, Root, readers_of
+from trilobite.compiler.targets.cpu.nests.groups import Group, Groups, Root
 from trilobite.compiler.targets.cpu.nests.jam import jammed
 from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Reader, Source
 from trilobite.compiler.targets.cpu.nests.rewrite import prepared
 from trilobite.compiler.targets.cpu.nests.rows import Rows, around
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
-from trilobite.compiler.targets.cpu.nests.sharing import shared
-from trilobite.compiler.targets.cpu.nests.transposes import tiled
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Affine, Dim, Shape, TensorType, size_of, symbols_of
+from trilobite.ir.types import Dim, Shape, TensorType, symbols_of
 from trilobite.native.host import Host, features
 
 LARGEST = 512  # equations of a region
@@ -99,7 +86,7 @@ def lower(equation: Equation) -> Lowering:
 
 @lru_cache(maxsize=512)
 def lowered(region: Graph, host: Host, block: int = BLOCK) -> Lowering:
-    return _Assembly(region, host, block).lowering()
+    return _Lowering(region, host, block).lowering()
 
 
 def _description(region: Graph) -> str:
@@ -109,57 +96,13 @@ def _description(region: Graph) -> str:
 
 def nests_of(region: Graph) -> tuple[Nest, ...]:
     """The scheduled nests of a region, one per step: what C and the interpreter read."""
-    assembly = _Assembly(region, features())
+    assembly = _Lowering(region, features())
     assembly.lowering()
     return tuple(assembly.nests)
 
 
-class _Assembly:
-    """A lowering in the making."""
-
-    def __init__(self, region: Graph, host: Host, block: int = BLOCK) -> None:
-        self.host, self.name, self.block = host, region.name, block
-        self.region = prepared(region)
-        self.groups = Groups(self.region)
-        self.producers = dict(self.groups.producers)
-        self.order = {v: i for i, e in enumerate(self.region.equations) for v in e.outputs}
-        self.operands: dict[str, Operand] = {}
-        self.buffers: dict[str, Buffer] = {}
-        self.temporaries: list[Room] = []
-        self.steps: list[Step] = []
-        self.nests: list[Nest] = []
-        self.stores: dict[Var, list[str]] = {}
-        self._declare()
-
-    def _declare(self) -> None:
-        """Buffers of inputs, outputs and constants; temporaries for what later groups read."""
-        g = self.groups
-        for i, v in enumerate(self.region.inputs):
-            self._buffer(f"x{i}", v.type, Operand("in", i))
-        for i, v in enumerate(g.constants):
-            self._buffer(f"c{i}", v.type, Operand("constant", i))
-        for i, v in enumerate(self.region.outputs):
-            self._buffer(f"y{i}", v.type, Operand("out", i))
-            self.stores.setdefault(v, []).append(f"y{i}")
-        for v, groups in readers_of(g).items():
-            inside = g.groups[g.group_of[v]].kind == "rows" and groups == {g.group_of[v]}
-            if v not in self.stores and not inside:
-                self.stores[v] = [self.temporary(v.type.shape, v.type.dtype)]
-
-    def _buffer(self, name: str, type: TensorType, operand: Operand) -> None:
-        self.buffers[name] = Buffer(name, type.dtype, type.shape)
-        self.operands[name] = operand
-
-    def temporary(self, shape: Shape, dtype: DType) -> str:
-        name = f"t{len(self.temporaries)}"
-        self._buffer(name, TensorType(shape, dtype), Operand("temporary", len(self.temporaries)))
-        factors = (*shape, dtype.itemsize)
-        self.temporaries.append(
-            size_of(factors) if sum(isinstance(d, Affine) for d in shape) < 2 else factors
-        )
-        return name
-
-    # -- groups --------------------------------------------------------------------------------------------
+class _Lowering(Assembly):
+    """The groups of a region, each by its kind."""
 
     def lowering(self) -> Lowering:
         sources = dict(self.groups.inputs)
@@ -173,21 +116,6 @@ class _Assembly:
             tuple(self.steps), tuple(self.temporaries), tuple(self._constants()), self._in_place(),
             why=self._why(),
         )  # fmt: skip
-
-    def _why(self) -> str:
-        kinds = Counter(g.kind for g in self.groups.groups)
-        words = [kind if n == 1 else f"{n} {kind}" for kind, n in kinds.items()]
-        return f"{len(self.steps)} loop nest{'s' * (len(self.steps) != 1)}: {', '.join(words)}"
-
-    def _constants(self) -> list[np.ndarray[Any, Any]]:
-        return [self.producers[v].attributes["value"].array for v in self.groups.constants]
-
-    def _in_place(self) -> tuple[tuple[int, int], ...]:
-        """Outputs that may overwrite an input."""
-        return shared(self.nests, len(self.region.inputs), len(self.region.outputs))
-
-    def _reader(self, sources: dict[Var, Source], scalars: Scalars, ranges: Ranges) -> Reader:
-        return Reader(self.producers, sources, ranges, scalars)
 
     def _map(self, group: Group, sources: dict[Var, Source]) -> None:
         large = [r for r in group.roots if self._is_large_join(r.var, sources)]
@@ -376,26 +304,6 @@ class _Assembly:
 
     def _names(self, destinations: dict[Var, Destination]) -> list[str]:
         return [n for d in destinations.values() for n in d.names]
-
-    # -- steps ---------------------------------------------------------------------------------------------
-
-    def _nest(self, body: tuple[Node, ...], local: Sequence[Buffer]) -> Nest:
-        used = buffers_of(body)
-        arguments = tuple(b for name, b in self.buffers.items() if name in used)
-        return Nest(self.name, (*arguments, *local), body)
-
-    def _step(self, nest: Nest, flat: bool = False) -> None:
-        self._emit(parallelised(nest if flat else tiled(collapsed(nest)), self.block))
-
-    def _emit(self, nest: Nest) -> None:
-        """The last part of a schedule, and the step."""
-        done = fetched(vectorised(nest, self.host))
-        turns = units(done).constant
-        words = [self.operands[b.name] for b in done.arguments]
-        symbols = [Affine(0, [(s, 1)]) for s in done.symbols]
-        made, sizes = kernel(done, self.host)
-        self.nests.append(done)
-        self.steps.append(Step(made, (*words, *symbols, *sizes), turns, flops(done), work(done) <= 2 * BLOCK))
 
 
 def _by_block(node: Node, names: set[str], rows: Rows) -> Node:

@@ -10,17 +10,13 @@ tiles (`layout_winograd`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from trilobite.base.dtypes import is_complex, is_float
 from trilobite.compiler.graph.rewrite import Counters
-from trilobite.compiler.targets.cpu.contraction.convert import accumulator_of
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
-from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
 from trilobite.compiler.targets.cpu.passes.bytes import (
     BYTES,
     integer_form,
@@ -44,23 +40,20 @@ from trilobite.compiler.targets.cpu.passes.layout_axes import (
     weight_last,
     window_rank,
 )
-from trilobite.compiler.targets.cpu.passes.layout_pixels import pixels_at_once, wide_attributes, wide_weight
+from trilobite.compiler.targets.cpu.passes.layout_pixels import pixels_at_once, wide_attributes
 from trilobite.compiler.targets.cpu.passes.layout_planes import fits, is_worth_moving, on_planes, stays
+from trilobite.compiler.targets.cpu.passes.layout_weights import Weights, is_channelwise
 from trilobite.compiler.targets.cpu.passes.layout_windows import last_window
 from trilobite.compiler.targets.cpu.passes.layout_winograd import (
     factor_of,
-    squares_of_taps,
     stable_values,
-    tile_of,
     tiled_attributes,
     whole_source,
 )
-from trilobite.ir.graph import Dense, Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
-from trilobite.ir.types import Affine, Shape, size_of
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.types import Affine, size_of
 from trilobite.native.host import Host
 
-_NEAR = 16  # bytes of a vector among which a lane's operand is chosen at no cost
 _LEAST_PIXELS = 16  # of a product over pixels
 _FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winograd", "window_last")
 
@@ -88,15 +81,12 @@ def _is_counted(e: Equation) -> bool:
     return name.startswith(_FORMS) or (name == "transpose" and e.inputs[0].type.ndim > 2)
 
 
-class _Layout:
+class _Layout(Weights):
     def __init__(self, graph: Graph, host: Host, accuracy: str, stable: Collection[int]) -> None:
-        self.graph, self.host, self.accuracy = graph, host, accuracy
+        super().__init__(graph, host, accuracy)
+        self.graph = graph
         self.stable = stable_values(graph, stable)
         self.order = orders(graph, self.stays, self.moves)
-        self.versions: dict[Var, dict[Order, Var]] = {v: {identity(v.type.ndim): v} for v in graph.inputs}
-        self.equations: list[Equation] = []
-        self.maker = {v: e for e in graph.equations for v in e.outputs}
-        self.panels: dict[tuple[Any, ...], Var] = {}  # by weight, what packs it and how
         self.bytes: dict[Var, Var] = {}
 
     def run(self) -> Graph:
@@ -109,39 +99,6 @@ class _Layout:
 
     def home(self, v: Var) -> Order:
         return self.order.get(v, identity(v.type.ndim))
-
-    def emit(self, e: Equation, name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
-        """One equation with one result, for the user's line of `e`."""
-        primitive = table[name]
-        (found,) = result_types(primitive, [v.type for v in inputs], attributes)
-        out = Var(found)
-        self.equations.append(Equation(primitive, inputs, dict(attributes), (out,), e.location))
-        return out
-
-    def keep(self, v: Var, order: Order, made: Var) -> None:
-        self.versions.setdefault(v, {})[order] = made
-
-    def get(self, v: Var, order: Order) -> Var:
-        """The value with its axes in this order in memory."""
-        found = self.versions[v]
-        if order not in found:
-            have = next(iter(found))
-            found[order] = self.moved(v, found[have], tuple(have.index(i) for i in order))
-        return found[order]
-
-    def moved(self, v: Var, source: Var, axes: Order) -> Var:
-        """Transposed; a reshape if only axes of one element change places, and constants at once."""
-        e = self.maker.get(v)
-        at = e or Equation(table["transpose"], (), {}, ())
-        shape = permuted(source.type, axes).shape
-        if e is not None and e.primitive.name == "constant":
-            array = np.ascontiguousarray(e.attributes["value"].array.transpose(axes))
-            return self.emit(at, "constant", (), {"value": Dense(array)})
-        if [i for i in axes if source.type.shape[i] != 1] == sorted(
-            i for i in axes if source.type.shape[i] != 1
-        ):
-            return self.emit(at, "reshape", (source,), {"shape": shape})
-        return self.emit(at, "transpose", (source,), {"axes": axes})
 
     # -- equations -------------------------------------------------------------------------------------------
 
@@ -249,7 +206,7 @@ class _Layout:
             channels = w.type.shape[1]
             name = e.primitive.name.replace("conv", "conv_last")
             attributes = {**e.attributes, "columns": channels if transposed else filters}
-        if x.type.dtype in BYTES and _is_channelwise(e, w) and (around := padding(e, self.maker)) is not None:
+        if x.type.dtype in BYTES and is_channelwise(e, w) and (around := padding(e, self.maker)) is not None:
             x = around.source
             attributes |= around.attributes(0)
         self.keep(e.outputs[0], last, self.emit(e, name, (self.get(x, last), weight), attributes))
@@ -275,26 +232,6 @@ class _Layout:
         if made.type.dtype != dtype:
             made = self.emit(e, "cast", (made,), {"dtype": dtype})
         self.keep(e.outputs[0], last, made)
-
-    def wide_weight(self, e: Equation, count: int) -> Var:
-        """The weight for so many pixels at once; made once."""
-        w, stride = e.inputs[1], e.attributes["stride"][-1]
-        key = (w, "pixels", count, stride)
-        if key not in self.panels:
-            weight = self.get(w, identity(w.type.ndim))
-            made = self.panels[key] = wide_weight(partial(self.emit, e), weight, count, stride)
-            self.keep(made, identity(w.type.ndim), made)
-        return self.panels[key]
-
-    def squares(self, e: Equation) -> Var:
-        """The weight of a kernel larger than 3x3 as squares of taps; made once."""
-        w, factor = e.inputs[1], factor_of(e)
-        key = (w, "squares")
-        if key not in self.panels:
-            made = squares_of_taps(partial(self.emit, e), self.get(w, identity(4)), factor)
-            self.panels[key] = made
-            self.keep(made, identity(4), made)
-        return self.panels[key]
 
     def _as_planes(self, e: Equation) -> bool:
         """A convolution between values that lie as they are written, as quick there as with channels last; or
@@ -355,9 +292,6 @@ class _Layout:
         cut = {"start": (0,) * len(stride), "stop": source.type.shape, "step": stride}
         return self.emit(e, "slice", (source,), cut)
 
-    def tile(self, e: Equation) -> int:
-        return tile_of(e) if self.accuracy != "strict" else 0
-
     def weight_gradient(self, e: Equation) -> None:
         operands = tuple(self.get(v, channels_last(v.type.ndim, v.type.ndim - 2)) for v in e.inputs)
         tile = self.tile(e)
@@ -367,52 +301,6 @@ class _Layout:
         else:
             made = self.emit(e, "conv_last_weight_grad", operands, e.attributes)
         self.keep(e.outputs[0], weight_last(e.outputs[0].type.ndim), made)
-
-    def weight(self, e: Equation, w: Var, transposed: bool) -> Var:
-        """In panels; one filter per channel stays plain, its channels are lanes as they are."""
-        groups = e.attributes["groups"]
-        if _is_channelwise(e, w):
-            return self.get(w, weight_last(w.type.ndim))
-        groups //= self.merged(e, w, transposed)
-        lanes = self.panel_columns(e, w, transposed, groups)
-        return self.packed(e, w, "conv_panels", {"lanes": lanes, "transposed": transposed, "groups": groups})
-
-    def panel_columns(self, e: Equation, w: Var, transposed: bool, groups: int) -> int:
-        """The widest there are, where a tile of one vector takes what does not fill two: then a network has
-        one text of each kernel. Tiles of outputs and groups have no such tile.
-        """
-        host, dtypes = self.host, (w.type.dtype, e.attributes["dtype"])
-        if groups == 1 and not self.tile(e):
-            return tilings(host, *dtypes)[-1].columns
-        columns = w.type.shape[1] if transposed else w.type.shape[0] // max(groups, 1)
-        return tiling_of(host, *dtypes, int(columns)).columns
-
-    def merged(self, e: Equation, w: Var, transposed: bool) -> int:
-        """How many groups of few filters, with few channels each, share the lanes of one vector. A lane takes
-        its channel from a quarter of the vector that holds its group at no cost; from further away it is
-        dear, so those groups share short vectors alone.
-        """
-        groups = e.attributes["groups"]
-        if transposed or groups == 1 or _is_channelwise(e, w) or self.tile(e):
-            return 1
-        filters, channels = max(w.type.shape[0] // groups, 1), w.type.shape[1]
-        kept = accumulator_of(w.type.dtype, e.attributes["dtype"]).itemsize
-        within = filters == channels and _NEAR % (channels * kept) == 0
-        lanes = self.host.lanes(kept) if within else min(self.host.lanes(kept), 2 * _NEAR // kept)
-        most = lanes // filters if 0 < channels * kept <= _NEAR else 1
-        return max((m for m in range(2, most + 1) if groups % m == 0), default=1)
-
-    def packed(
-        self, e: Equation, w: Var, packer: str, attributes: dict[str, Any], shape: Shape | None = None
-    ) -> Var:
-        """A weight, or it under another shape, in panels; made once for all that ask for the same."""
-        key = (w, packer, *sorted(attributes.items()))
-        if key not in self.panels:
-            source = self.get(w, identity(w.type.ndim))
-            if shape is not None:
-                source = self.emit(e, "reshape", (source,), {"shape": shape})
-            self.panels[key] = self.emit(e, packer, (source,), attributes)
-        return self.panels[key]
 
     # -- windows ---------------------------------------------------------------------------------------------
 
@@ -425,11 +313,6 @@ class _Layout:
         order = channels_last(e.inputs[0].type.ndim, rank)
         inputs = tuple(self.get(v, order) for v in operands)
         self.keep(e.outputs[0], order, self.emit(e, name, inputs, attributes))
-
-
-def _is_channelwise(e: Equation, w: Var) -> bool:
-    """Is there one filter for each channel?"""
-    return 1 < e.attributes["groups"] == w.type.shape[0] and w.type.shape[1] == 1
 
 
 def _alive(equations: list[Equation], outputs: list[Var]) -> list[Equation]:
