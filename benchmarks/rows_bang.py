@@ -56,6 +56,38 @@ __mlu_global__ void loop(TYPE *y, const TYPE *x, int n) {
   y[0] = s;
 }
 """
+SMALL_TILES = """#include <bang.h>
+#define T 96
+__nram__ float in[2][T];
+__nram__ float out[2][T];
+__mlu_global__ void small_tiles(const float *x, float *y, int n) {
+  int tiles = n / T / taskDim;
+  x += taskId * tiles * T;
+  y += taskId * tiles * T;
+  for (int i = 0; i < tiles + 2; ++i) {
+    if (i >= 2) __memcpy_async(y + (i - 2) * T, out[i % 2], T * sizeof(float), NRAM2GDRAM);
+    if (i < tiles) __memcpy_async(in[i % 2], x + i * T, T * sizeof(float), GDRAM2NRAM);
+    if (i >= 1 && i <= tiles) {
+      __bang_mul_scalar(out[(i - 1) % 2], in[(i - 1) % 2], 2.0f, T);
+      __bang_active_relu(out[(i - 1) % 2], out[(i - 1) % 2], T);
+    }
+    __sync();
+  }
+}
+"""
+PADDED_ROWS = """#include <bang.h>
+__nram__ float a[128];
+__nram__ float b[128];
+__mlu_global__ void padded_rows(const float *x, float *y, int n) {
+  for (int r = taskId; r < n / 100; r += taskDim) {
+    __memcpy(a, x + r * 100, 400, GDRAM2NRAM);
+    __bang_mul_scalar(b, a, 2.0f, 128);
+    __bang_active_exp(b, b, 128);
+    __bang_add(b, b, a, 128);
+    __memcpy(y + r * 100, b, 400, NRAM2GDRAM);
+  }
+}
+"""
 
 
 def compiled(text: str, name: str) -> float:
@@ -94,13 +126,28 @@ def with_host_part() -> Work:
     return work
 
 
+def file_of(source: str) -> Path:
+    """A source of the library by its name, or a text."""
+    found = [path for path in SOURCES if path.stem == source]
+    if found:
+        return found[0]
+    path = Path(tempfile.mkdtemp()) / "kernel.mlu"
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def vector_of(n: int) -> list[Any]:
+    x = np.random.default_rng(2).standard_normal(n).astype(np.float32)
+    return [x, np.zeros_like(x), n]
+
+
 def launch(entry: str, file: str, args: Any, checks: bool, dim: tuple[int, int, int]) -> Work:
     """A fresh kernel each time; its compilation from the source is not counted."""
     from trilobite.processor import Device
     from trilobite.processor.lang.bang.kernel import BangKernel
     from trilobite.processor.lang.bang.source import Options
 
-    path = next(path for path in SOURCES if path.stem == file)
+    path = file_of(file)
 
     def work() -> float:
         device = Device("mlu370-x4")
@@ -166,6 +213,10 @@ ROWS = (
             partial(product_of, 24, 24, 24)),
     checked("checked launch: product on four cores", "matmul_4_cores", "matmul_ladder",
             partial(product_of, 128, 64, 64), (4, 1, 1)),
+    checked("checked launch: pipeline of small tiles", "small_tiles", SMALL_TILES,
+            partial(vector_of, 96 * 1024), (4, 1, 1)),
+    checked("checked launch: rows with padded lanes", "padded_rows", PADDED_ROWS, partial(vector_of, 100_000),
+            (4, 1, 1)),
     loop("scalar loop on half", "float", 2.0, "half", np.float16),
     loop("scalar loop on bfloat16", "float", 2.0, "bfloat16_t", np.uint16),
     loop("scalar loop that reads GDRAM", "float", 10.0, "float", np.float32, "x[i & 4095]"),

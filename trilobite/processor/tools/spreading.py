@@ -7,7 +7,7 @@ that mixes all inputs is undefined as a whole. Arrangements run their own meanin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,9 @@ Read = Callable[[int], Array]  # the values of the array with this number
 # They stand for whatever an undefined element may be, together with the ends of its format.
 PROBES = (0.0, 1.0, -2.5, 96.0, -37.0)
 TURNS = len(PROBES) + 4
+PLACES = frozenset("dst a b g table index mask base n m".split())  # operands that say where, and how many
+MOST_LANES = 1 << 12
+_LANES: dict[Hashable, bool] = {}
 Rule = Callable[[Row, Operands, Masks, Read], Sequence[Array]]
 
 
@@ -49,10 +52,28 @@ def _elements(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array
     places = np.flatnonzero(found)
     if places.size == 0 or not masks or row.meaning is None or found.ndim != 1:
         return [found]
+    if all(mask[places].all() for mask in masks):  # no value matters
+        found[places] = _lane_depends(
+            row, o, lambda: [read(number)[places[:1]] for number in range(len(masks))]
+        )
+        return [found]
     few = Operands({**o.values, "n": int(places.size)})
     values = [read(number)[places] for number in range(len(masks))]
     found[places] = _depends(row, few, values, [mask[places] for mask in masks])
     return [found]
+
+
+def _lane_depends(row: Row, o: Operands, values: Callable[[], Sequence[Array]]) -> bool:
+    """Whether a result depends on operands that are all undefined: one answer for all lanes and launches."""
+    key = (row.opcode, *((name, value) for name, value in o.values.items() if name not in PLACES))
+    known = _LANES.get(key)
+    if known is None:
+        if len(_LANES) >= MOST_LANES:
+            _LANES.clear()
+        given = values()
+        undefined = [np.ones(1, bool) for _ in given]
+        known = _LANES[key] = bool(_depends(row, Operands({**o.values, "n": 1}), given, undefined)[0])
+    return known
 
 
 def _depends(row: Row, o: Operands, values: Sequence[Array], masks: Masks) -> Array:

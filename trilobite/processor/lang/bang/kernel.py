@@ -95,6 +95,8 @@ class BangKernel(KernelSource):
     def checked(self, machine: Machine) -> BangKernel:
         """The same source, waiting for blocking operations at once: a wait put off would cover for a
         `__sync` that the author forgot. One whose variables live on between launches stays what it is."""
+        if self._is_eager or self.options.contracts:  # it waits at once as it is
+            return self
         if self._checked is None:
             self._checked = BangKernel(self.path, self.name, self.options)
             self._checked._is_eager = True
