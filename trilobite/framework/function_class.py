@@ -15,6 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.rules import custom_vjp
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.transforms import bind as entry
+from trilobite.ir.types import Shape
 
 
 def _not_written(method: str) -> GradientError:
@@ -44,6 +45,9 @@ class Function:
         """Run forward; backward uses what forward, or `setup_context` after it, saved on `ctx`."""
         static = [i for i, a in enumerate(args) if not isinstance(a, Tensor)]
         contexts: list[Context] = []
+        shapes = [
+            a.shape if isinstance(a, Tensor) else () for a in args
+        ]  # before backward is recorded
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
 
         def plain(*inner: Any) -> Any:
@@ -69,7 +73,7 @@ class Function:
                     expected=f"one per argument of forward: {len(args)}",
                     remedy="return a tuple, with None for arguments that need no gradient",
                 )
-            return tuple(_summed(c, args[i]) for i, c in enumerate(cts) if i not in static)
+            return tuple(_summed(c, shapes[i]) for i, c in enumerate(cts) if i not in static)
 
         plain.__name__ = cls.__name__
         rule = custom_vjp(plain, static)
@@ -88,12 +92,12 @@ class Function:
         return ctx.without_gradient(out)
 
 
-def _summed(ct: Any, arg: Tensor) -> Any:
+def _summed(ct: Any, shape: Shape) -> Any:
     """A gradient in the shape of its argument: of one that forward repeated, as in PyTorch the sum."""
-    if not isinstance(ct, Tensor) or ct.shape == arg.shape or len(ct.shape) < len(arg.shape):
+    if not isinstance(ct, Tensor) or ct.shape == shape or len(ct.shape) < len(shape):
         return ct
-    pairs = zip(reversed(arg.shape), reversed(ct.shape), strict=False)
-    return ct.sum_to_size(*arg.shape) if all(a in (1, c) for a, c in pairs) else ct
+    pairs = zip(reversed(shape), reversed(ct.shape), strict=False)
+    return ct.sum_to_size(*shape) if all(a in (1, c) for a, c in pairs) else ct
 
 
 def _leaf_behind(saved: Tensor, inner: Sequence[Any], args: Sequence[Any]) -> list[Tensor]:
