@@ -120,9 +120,9 @@ def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.Mon
     """One group fills SRAM, a later one gives the cores what they share, with the interpreter's bits."""
     linked, found = ahead.Handing._try, list[bool]()
 
-    def noted(self: ahead.Handing, calls: Any, call: Any, brought: Any) -> bool:
-        does = linked(self, calls, call, brought)
-        found.append(does and brought.is_given)
+    def noted(self: ahead.Handing, calls: Any, call: Any, prefetched: Any) -> bool:
+        does = linked(self, calls, call, prefetched)
+        found.append(does and prefetched.is_given)
         return does
 
     monkeypatch.setattr(ahead.Handing, "_try", noted)
@@ -139,9 +139,9 @@ def test_weights_that_nobody_shares_wait_in_sram(side: int, monkeypatch: pytest.
     """Where WRAM is full: each core's own part, with the interpreter's bits, in every launch."""
     linked, found = ahead.Handing._try, list[bool]()
 
-    def noted(self: ahead.Handing, calls: Any, call: Any, brought: Any) -> bool:
-        does = linked(self, calls, call, brought)
-        found.append(does and brought.is_given and call.plan.sharing("right").parts == 1)
+    def noted(self: ahead.Handing, calls: Any, call: Any, prefetched: Any) -> bool:
+        does = linked(self, calls, call, prefetched)
+        found.append(does and prefetched.is_given and call.plan.sharing("right").parts == 1)
         return does
 
     monkeypatch.setattr(ahead.Handing, "_try", noted)

@@ -1,7 +1,7 @@
 """Weights ahead of their group: while groups compute, what later ones need of DRAM comes on chip.
 
-Enters: calls in the order in which the entry makes them. Leaves: for each what it brings for those behind it,
-and under which name they share the buffers. Only what the program does not write may come early, and only
+Enters: calls in the order in which the entry makes them. Leaves: for each what it prefetches for those behind
+it, and under which name they share the buffers. Only what the program does not write may come early, and only
 where the buffers of the groups find room beside each other. What the cores of a cluster share, and what WRAM
 has no room for yet, comes in two steps: some groups fill SRAM, a later one gives it to the cores.
 """
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from trilobite.base.errors import KernelError
 from trilobite.base.locations import Location
 from trilobite.compiler.targets.dlp.contraction.behind import Beside
-from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Does, Early
 from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.contraction.predict import owed
+from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE, Does, Early, Prefetched
 from trilobite.compiler.targets.dlp.contraction.search import Found, figures_of_plan, last_step, shape_of
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.lower import plan_of
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.network import Assembler
 
 MUCH = 1.25  # times the cycles of another mapping: more than the next group can gain
-DEPTH = 16  # groups that a call waits for before it is written: it may bring something for them
+DEPTH = 16  # groups that a call waits for before it is written: it may prefetch something for them
 WITH_WEIGHTS = ("conv_input_grad", "conv_weight_grad", "call")  # single equations that use WRAM
-Brings = tuple[tuple[Early, "Call"], ...]
+Prefetches = tuple[tuple[Early, "Call"], ...]
 
 
 @dataclass(eq=False)
 class Call:
     """A group that is about to be called with these values. `plan`: of a contraction, whose mapping is
     `found`; `given`: operands that nobody writes, the right one is number 1, the epilogue's begin with 2.
-    `brought`: what is there when it begins; `brings`: what it does for others."""
+    `prefetched`: what is there when it begins; `prefetches`: what it does for others."""
 
     kind: str
     region: Graph
@@ -51,12 +51,12 @@ class Call:
     plan: Plan | None = None
     found: Found | None = None
     given: frozenset[int] = frozenset()
-    brought: Brought | None = None
-    brings: Brings = field(default=())
+    prefetched: Prefetched | None = None
+    prefetches: Prefetches = field(default=())
     far: int = 0  # cycles that DRAM takes for them
     near: int = 0  # and the bus of a cluster
-    is_crossed: bool = False  # calls that fill NRAM stand between it and those that may bring something
-    alone: int = 0  # about how long it runs, once what is brought is there
+    is_crossed: bool = False  # calls that fill NRAM stand between it and those that may prefetch something
+    alone: int = 0  # about how long it runs, once what is prefetched is there
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -69,9 +69,9 @@ class Call:
         """What its routine depends on."""
         room, does = (
             self.machine.core.nram.reserved_kib,
-            ((e.brought, e.does, e.share) for e, _ in self.brings),
+            ((e.prefetched, e.does, e.share) for e, _ in self.prefetches),
         )
-        return self.key, room, self.brought, *does
+        return self.key, room, self.prefetched, *does
 
     def value(self, number: int) -> Var:
         """The operand of this number."""
@@ -87,11 +87,15 @@ class Call:
     @property
     def is_still(self) -> bool:
         """Does it leave DRAM to others from its beginning on?"""
-        return self.plan is not None and self.brought is not None and self.plan.is_still(self.brought.extras)
+        return (
+            self.plan is not None
+            and self.prefetched is not None
+            and self.plan.is_still(self.prefetched.extras)
+        )
 
 
 class Handing:
-    """Which calls bring something, and the room that this takes on chip."""
+    """Which calls prefetch something, and the room that this takes on chip."""
 
     def __init__(self, machine: Machine, has_near: bool) -> None:
         self.machine, self.has_near = machine, has_near  # whether values stay in NRAM
@@ -102,34 +106,34 @@ class Handing:
         self.linked = 0
 
     def link(self, waiting: Sequence[Call], call: Call, share: bool) -> bool:
-        """Whether calls that wait bring something for this one."""
+        """Whether calls that wait prefetch something for this one."""
         if call.plan is None or 1 not in call.given:
             return False
         self.linked += 1
         key = call.key if share else (*call.key, self.linked)
         name = self.names.setdefault(key, f"ahead{len(self.names)}")
-        used = {e.brought.name for c in waiting for e, _ in c.brings}
-        if name in used | {c.brought.name for c in waiting if c.brought is not None}:
+        used = {e.prefetched.name for c in waiting for e, _ in c.prefetches}
+        if name in used | {c.prefetched.name for c in waiting if c.prefetched is not None}:
             name += f"_{self.linked % (DEPTH + 1)}"  # its like stands before it and still uses them
         found, plan = call.found, call.plan
-        for calls, brought, chosen in self._choices(waiting, call, name):
+        for calls, prefetched, chosen in self._choices(waiting, call, name):
             assert found is not None
             call.plan, call.found = chosen, replace(found, mapping=chosen.mapping)
-            if self._try(calls, call, brought):
+            if self._try(calls, call, prefetched):
                 return True
         call.plan, call.found = plan, found
         return False
 
     def _choices(
         self, waiting: Sequence[Call], call: Call, name: str
-    ) -> Iterator[tuple[Sequence[Call], Brought, Plan]]:  # fmt: skip
-        """Which calls bring what, the best choice first; by way of SRAM also what nobody shares."""
+    ) -> Iterator[tuple[Sequence[Call], Prefetched, Plan]]:  # fmt: skip
+        """Which calls prefetch what, the best choice first; by way of SRAM also what nobody shares."""
         plan = call.plan
         assert plan is not None
         is_free = not (self.has_near or call.is_crossed)  # NRAM
         extras = tuple(n for n in plan.short_extras if 2 + n in call.given and is_free)
         is_shared, by_sram = "right" in plan.shared, staged(plan)
-        need, given = cycles_brought(plan), cycles_given(plan)
+        need, given = cycles_prefetched(plan), cycles_given(plan)
         rows = list[tuple[int, int, bool]]()
         for first in range(len(waiting)):
             calls = waiting[first:]
@@ -139,27 +143,27 @@ class Handing:
         for some in dict.fromkeys((extras, ())):
             for _, first, is_given in sorted(rows):
                 chosen = by_sram if is_given and by_sram is not None else plan
-                yield waiting[first:], Brought(name, some, is_given), chosen
+                yield waiting[first:], Prefetched(name, some, is_given), chosen
 
-    def _try(self, calls: Sequence[Call], call: Call, brought: Brought) -> bool:
+    def _try(self, calls: Sequence[Call], call: Call, prefetched: Prefetched) -> bool:
         """Whether there is room for it."""
         assert call.plan is not None
-        need, giver = cycles_brought(call.plan), len(calls)
-        if brought.is_given:
+        need, giver = cycles_prefetched(call.plan), len(calls)
+        if prefetched.is_given:
             giver = _giver(calls, need, cycles_given(call.plan))
         shares = shares_of([spare(c) for c in calls[:giver]], need)
-        if not shares[0] and len(calls) > 1 + brought.is_given:
+        if not shares[0] and len(calls) > 1 + prefetched.is_given:
             return False  # the same with fewer calls
-        old = [c.brings for c in calls], call.brought
+        old = [c.prefetches for c in calls], call.prefetched
         done = 0
         for number, c in enumerate(calls):
             share = (done, done + shares[number]) if number < giver else (0, WHOLE)
-            does: Does = ("fill" if brought.is_given else "load") if share[1] > done else "keep"
+            does: Does = ("fill" if prefetched.is_given else "load") if share[1] > done else "keep"
             if number >= giver:
                 does = "give" if number == giver else "hold"
             done = share[1]
-            c.brings = (*c.brings, (Early(brought, call.plan, does, share), call))
-        call.brought = brought
+            c.prefetches = (*c.prefetches, (Early(prefetched, call.plan, does, share), call))
+        call.prefetched = prefetched
         changed = [c for c in (*calls, call) if c.plan is not None]
         rooms = {c.routine: self._rooms(c) for c in changed}
         tried = {**self.users, **rooms}
@@ -167,25 +171,27 @@ class Handing:
             self.users = tried
             for c, eighths in zip(calls, shares, strict=False):
                 c.far += need * eighths // WHOLE
-            if brought.is_given:
+            if prefetched.is_given:
                 calls[giver].near += cycles_given(call.plan)
             return True
-        call.brought = old[1]
-        for c, brings in zip(calls, old[0], strict=True):
-            c.brings = brings
+        call.prefetched = old[1]
+        for c, prefetches in zip(calls, old[0], strict=True):
+            c.prefetches = prefetches
         return False
 
     def _rooms(self, call: Call) -> list[Buffer]:
-        """All buffers of a call, and of what it brings."""
+        """All buffers of a call, and of what it prefetches."""
         assert call.plan is not None
-        owner, brought = self.owners.setdefault(call.key, len(self.owners)), call.brought
-        handed = brought.rooms(call.plan) if brought is not None else []
+        owner, prefetched = self.owners.setdefault(call.key, len(self.owners)), call.prefetched
+        handed = prefetched.rooms(call.plan) if prefetched is not None else []
         rooms = [r for r in call.plan.rooms.values() if r.space != "acc"]
-        if brought is not None and brought.is_given:
+        if prefetched is not None and prefetched.is_given:
             rooms = [r for r in rooms if r.name != "parts_right"]
-        found = [(f"{brought.name if brought and r.name in handed else owner}.{r.name}", r) for r in rooms]
-        for early, _ in call.brings:
-            found += [(f"{early.brought.name}.{name}", early.plan.rooms[name]) for name in early.rooms]
+        found = [
+            (f"{prefetched.name if prefetched and r.name in handed else owner}.{r.name}", r) for r in rooms
+        ]
+        for early, _ in call.prefetches:
+            found += [(f"{early.prefetched.name}.{name}", early.plan.rooms[name]) for name in early.rooms]
         return [self.buffers.setdefault(name, Buffer(name, r.space, r.bytes)) for name, r in found]
 
     def _has_room(self, buffers: Sequence[Buffer]) -> bool:
@@ -225,7 +231,7 @@ def can_come_early(plan: Plan) -> bool:
     return plan.waits and plan.nest.kind in ("product", "forward") and not plan.machine.core.pool_kib
 
 
-def cycles_brought(plan: Plan) -> int:
+def cycles_prefetched(plan: Plan) -> int:
     """About how long DRAM takes for what comes early."""
     beside = Beside(bus=cycles_given(plan))
     return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
@@ -285,12 +291,12 @@ def shares_of(times: Sequence[int], need: int) -> list[int]:
 
 
 def spare(call: Call) -> int:
-    """Cycles in which a call leaves DRAM to others and nothing is brought yet."""
+    """Cycles in which a call leaves DRAM to others and nothing is prefetched yet."""
     return max(0, cycles_ahead(call) - call.far)
 
 
 def plan_call(a: Assembler, call: Call) -> None:
-    """The mapping of a contraction, and what the calls that wait bring for it."""
+    """The mapping of a contraction, and what the calls that wait prefetch for it."""
     if not a.ahead or call.kind != "contraction":
         return
     (waiting, call.is_crossed), later = leading(a.waiting), rounded(int(a.later))
@@ -321,8 +327,8 @@ def _owed(plan: Plan, beside: Beside) -> int:
 
 
 def leading(waiting: Sequence[Call]) -> tuple[Sequence[Call], bool]:
-    """The last calls of a row that may all bring something, and whether others stand between them that leave
-    WRAM and SRAM alone: NRAM is theirs."""
+    """The last calls of a row that may all prefetch something, and whether others stand between them that
+    leave WRAM and SRAM alone: NRAM is theirs."""
     found, is_crossed = list[Call](), False
     for call in reversed(waiting):
         if call.is_passive:

@@ -276,13 +276,13 @@ class Assembler:
         return v
 
     def flush(self) -> None:
-        """The calls that wait for their places in the entry: they may bring something for the next ones."""
+        """The calls that wait for their places in the entry: they may prefetch something for later ones."""
         calls, self.waiting = self.waiting, []
         for call in calls:
             self._write(call)
 
     def _write(self, call: Call) -> None:
-        values = [*call.values, *(to.value(n) for early, to in call.brings for n in early.operands)]
+        values = [*call.values, *(to.value(n) for early, to in call.prefetches for n in early.operands)]
         names = tuple(x.primitive.name for x in call.region.equations)
         self._emit(self._function(call), values, call.region.name, names, call.location)
 
@@ -303,8 +303,8 @@ class Assembler:
             return self.made[key]
         self.named += 1
         name = f"g{self.named}_{call.region.name}"
-        brings = [early for early, _ in call.brings]
-        chosen = {"mapping": call.found, "brought": call.brought, "following": brings} if call.found else {}
+        early = [e for e, _ in call.prefetches]
+        chosen = {"mapping": call.found, "prefetched": call.prefetched, "following": early}
         setting = Setting(self.module, call.machine, self.cores)
         self.made[key] = lower_group(setting, name, call.kind, call.region, call.layout, **chosen)
         self._locate(self.made[key], call.location, call.region.name)

@@ -31,7 +31,7 @@ def own_passes(machine: Machine) -> tuple[Pass, ...]:
             lambda g, o, c: _through(g, o, "simplify", "fold_constants", "dce"),
             "what rules of expansion wrote without knowing the numbers they were given",
         ),
-        Pass("expanded", expanded, "what pairs brought, expanded in turn"),
+        Pass("expanded", expanded, "what pairs prefetched, expanded in turn"),
         Pass(
             "clamped",
             lambda g, o, c: _through(clamp_codes(g), o, "dce"),

@@ -30,8 +30,8 @@ class Behind:
 
 @dataclass(frozen=True)
 class Beside:
-    """What neighbours leave to a group, and want of it: cycles in which DRAM, and the bus of a cluster, bring
-    its right operand before it begins; cycles of DRAM for what the next group needs."""
+    """What neighbours leave to a group, and want of it: cycles in which DRAM, and the bus of a cluster,
+    prefetch its right operand before it begins; cycles of DRAM for what the next group needs."""
 
     dram: int = 0
     bus: int = 0

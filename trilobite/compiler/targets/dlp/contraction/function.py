@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from trilobite.base.errors import KernelError
-from trilobite.compiler.targets.dlp.contraction.brought import Brought, Early
 from trilobite.compiler.targets.dlp.contraction.generate import Kernel
 from trilobite.compiler.targets.dlp.contraction.nest import Filter, Nest, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.prefetched import Early, Prefetched
 from trilobite.compiler.targets.dlp.interfaces import Home
 from trilobite.processor import Device
 from trilobite.processor.isa.address import LETTERS, address
@@ -30,11 +30,11 @@ KINDS = ("load", "fill"), ("give",)  # copies from DRAM, and those from SRAM
 
 def write(
     module: KernelModule, name: str, plan: Plan, crop: int = 0, cores: int = 1,
-    brought: Brought | None = None, following: Sequence[Early] = (),
+    prefetched: Prefetched | None = None, following: Sequence[Early] = (),
 ) -> Function:  # fmt: skip
     """The function of one contraction; the image begins `crop` bytes behind its pointer. All cores of a
-    launch meet before they touch memory; a single one waits for what is under way. What is `brought` is there
-    when it begins; it brings what `following` says, whose operands its last pointers are."""
+    launch meet before they touch memory; a single one waits for what is under way. What is `prefetched` is
+    there when it begins; it prefetches what `following` says, whose operands its last pointers are."""
     overflow = plan.overflow()
     if overflow is not None:
         raise KernelError(
@@ -52,7 +52,7 @@ def write(
     operands = params[:2][::-1] if plan.nest.swapped else params[:2]
     if crop:
         operands[0] = builder.offset(operands[0], builder.integer(crop))
-    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :], brought)
+    kernel = Kernel(builder, plan, [*operands, *params[2 : 2 + extra]], params[2 + extra :], prefetched)
     if plan.waits or cores > 1:
         builder.sync()
     if cores > 1:
@@ -63,7 +63,7 @@ def write(
     ]
     for early, _ in made:
         if early.does in ("keep", "hold"):
-            Kernel(builder, early.plan, [], [], early.brought, early)
+            Kernel(builder, early.plan, [], [], early.prefetched, early)
     far, near = ([partial(_early, builder, *x) for x in made if x[0].does in kinds] for kinds in KINDS)
     kernel.emit(far, near)
     builder.ret()
@@ -75,7 +75,7 @@ def _early(builder: Builder, early: Early, given: Sequence[Value], piece: int = 
     count = len(early.plan.epilogue.operands) if early.plan.epilogue else 0
     some = dict(zip(early.operands, given, strict=True))
     operands = [some.get(n, given[0] if given else builder.integer(0)) for n in range(2 + count)]
-    Kernel(builder, early.plan, operands, [], early.brought, early).bring(early, piece, pieces)
+    Kernel(builder, early.plan, operands, [], early.prefetched, early).prefetch(early, piece, pieces)
 
 
 def _homes(plan: Plan) -> list[Home | None]:
@@ -93,7 +93,7 @@ def _homes(plan: Plan) -> list[Home | None]:
 def cycles_of(plan: Plan, cores: int, early: bool = False) -> int:
     """T1 of the plan alone, without data and without the launch; with `early` its weights are there."""
     machine, module = plan.machine, KernelModule("timed")
-    write(module, "group", plan, brought=Brought("early", plan.short_extras, True) if early else None)
+    write(module, "group", plan, prefetched=Prefetched("early", plan.short_extras, True) if early else None)
     homes, sizes = _homes(plan), _sizes(plan)
     entry = module.add_function(Function("main", entry=True))
     builder = Builder(module, entry)

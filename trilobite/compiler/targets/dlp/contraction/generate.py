@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from trilobite.compiler.targets.dlp.contraction.bringing import Bringing
-from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Brought, Early
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div, input_places
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
+from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE, Early, Prefetched
+from trilobite.compiler.targets.dlp.contraction.prefetching import Prefetching
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, launched_clusters
@@ -33,19 +33,19 @@ Write = Callable[[], None]
 Give = Callable[[int, int], None]
 
 
-class Kernel(Bringing):
+class Kernel(Prefetching):
     """Writes one contraction at the builder's place. `pointers`: the image, the other operand, extras,
-    results. What is `brought` is on chip when it begins. A routine that brings it (`early`) only has the
-    buffers that this takes."""
+    results. What is `prefetched` is on chip when it begins. A routine that prefetches it (`early`) only has
+    the buffers that this takes."""
 
     def __init__(
         self, builder: Builder, plan: Plan, operands: Sequence[Value], results: Sequence[Value],
-        brought: Brought | None = None, early: Early | None = None,
+        prefetched: Prefetched | None = None, early: Early | None = None,
     ) -> None:  # fmt: skip
         self.builder, self.plan, self.s = builder, plan, Scalars(builder)
         self.nest, self.mapping, self.count = plan.nest, plan.mapping, plan.count
-        self.operands, self.results, self.brought = list(operands), list(results), brought
-        is_given = brought is not None and brought.is_given and early is None
+        self.operands, self.results, self.prefetched = list(operands), list(results), prefetched
+        is_given = prefetched is not None and prefetched.is_given and early is None
         self.shared = tuple(n for n in plan.shared if not (is_given and n == "right"))
         self.filled = tuple(n for n in plan.filled if n in self.shared)
         without = () if "right" in self.filled else ("parts_right",)
@@ -60,9 +60,9 @@ class Kernel(Bringing):
         self.finish = Finish(self.s, plan, self.base)
 
     def _buffer(self, name: str) -> Buffer:
-        room, module, brought = self.plan.rooms[name], self.builder.module, self.brought
-        is_handed = brought is not None and (name == "parts_right" or name in brought.rooms(self.plan))
-        full = f"{brought.name if brought and is_handed else self.builder.function.name}.{name}"
+        room, module, prefetched = self.plan.rooms[name], self.builder.module, self.prefetched
+        is_handed = prefetched is not None and (name == "parts_right" or name in prefetched.rooms(self.plan))
+        full = f"{prefetched.name if prefetched and is_handed else self.builder.function.name}.{name}"
         if is_handed and full in module.buffers:
             assert module.buffers[full].bytes == room.bytes, f"{full} is of another mapping"
             return module.buffers[full]
@@ -114,10 +114,10 @@ class Kernel(Bringing):
         s.when(is_there, body, "there")
 
     def emit(self, far: Sequence[Write] = (), near: Sequence[Give] = ()) -> None:
-        """`far` and `near` write what is brought for later routines, from DRAM and, piece by piece, from
+        """`far` and `near` write what is prefetched for later routines, from DRAM and, piece by piece, from
         SRAM: not behind vector instructions, which wait for the unit."""
         plan, lead = self.plan, self.mapping.lead
-        is_still = self.brought is not None and plan.is_still(self.brought.extras)
+        is_still = self.prefetched is not None and plan.is_still(self.prefetched.extras)
         between = None
         if far and not is_still:
             between = Stage("ahead", 0 if plan.has_body else 1, lambda _: _all(far))
@@ -140,7 +140,7 @@ class Kernel(Bringing):
             units.append(Stage("finish", behind, self._at_result(self._finish_last)))
         if early:
             fill = Stage("fill", 0, self._fill)
-            if plan.is_single and not (self.brought and self.filled == ("right",)):
+            if plan.is_single and not (self.prefetched and self.filled == ("right",)):
                 fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
             is_filled = plan.is_single and load.name == "load"
             walk.emit([load, store, *units] if is_filled else [fill, load, store, *units], between)
@@ -150,9 +150,9 @@ class Kernel(Bringing):
         walk.emit([load, store, *units] if plan.waits and lead else [load, compute, store], between)
 
     def _is_due(self, name: str, at: Point, is_fill: bool) -> Int:
-        """Whether a tile is loaded at this point, and was not brought."""
+        """Whether a tile is loaded at this point, and was not prefetched."""
         s, due = self.s, at.is_first(self.s, self.plan.residences[name].zero)
-        if name != "right" or not self.brought or is_fill != (name in self.filled):
+        if name != "right" or not self.prefetched or is_fill != (name in self.filled):
             return due
         return 0 if self.plan.is_whole else s.mul(due, s.compare("ne", s.total(at.index.values()), 0))
 
@@ -180,9 +180,9 @@ class Kernel(Bringing):
     def _directs(self, at: Point) -> None:
         skipped = (*self.shared, "left") if self.plan.left_there else self.shared
         self._operands(at, [name for name in OPERANDS if name not in skipped], self._load_tile)
-        brought = self.brought.extras if self.brought else ()
+        prefetched = self.prefetched.extras if self.prefetched else ()
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
-            if number in brought:
+            if number in prefetched:
                 continue
             r = self.plan.residences[f"extra{number}"]
             there = partial(self._where, at, "out", partial(self._load_extra, number, at))

@@ -12,12 +12,12 @@ from typing import Literal
 
 from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.behind import Beside
-from trilobite.compiler.targets.dlp.contraction.brought import Brought, Early
 from trilobite.compiler.targets.dlp.contraction.choose import choose
 from trilobite.compiler.targets.dlp.contraction.function import write
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import Nest, crop, nest_of, refusal
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.prefetched import Early, Prefetched
 from trilobite.compiler.targets.dlp.contraction.search import Found
 from trilobite.compiler.targets.dlp.interfaces import (
     Convolution,
@@ -56,17 +56,17 @@ def lower_contraction(
     machine: Machine,
     cores: int,
     mapping: Mapping | Found | None = None,
-    brought: Brought | None = None,
+    prefetched: Prefetched | None = None,
     following: Sequence[Early] = (),
 ) -> LoweredGroup:
-    """Adds the function `name`. Without a mapping the search chooses one. `brought` and `following` say what
-    groups do for each other (`write`)."""
+    """Adds the function `name`. Without a mapping the search chooses one. `prefetched` and `following` say
+    what groups do for each other (`write`)."""
     nest = nest_for(problem, epilogue)
     found = Found(mapping, 0) if isinstance(mapping, Mapping) else mapping
     found = found or choose(nest, machine, cores, epilogue)
     chosen = found.mapping
     plan = Plan(nest, chosen, machine, epilogue)
-    write(module, name, plan, crop(problem), cores, brought, following)
+    write(module, name, plan, crop(problem), cores, prefetched, following)
     has_rate = nest.left.rate in machine.core.mfu.macs_per_cycle
     lacks = f"the matrix unit of {machine.name} has no {nest.left.rate}: the vector unit multiplies"
     cost = Cost(found.timed or found.predicted, found.bound, macs=nest.macs) if found.predicted else None

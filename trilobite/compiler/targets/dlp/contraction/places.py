@@ -225,11 +225,11 @@ class Plan:
         """DRAM gives weights and what each output needs once, and is left alone from then on."""
         return self.is_at_home and all(self.count[d] == 1 for d in ("g", "n", "k"))
 
-    def is_still(self, brought: Sequence[int]) -> bool:
+    def is_still(self, prefetched: Sequence[int]) -> bool:
         """Is DRAM left alone altogether where all of the right operand and these operands of the epilogue
         are there before it begins?"""
         short = [n for n, _ in enumerate(self.nest.extras) if self._is_short_extra(n)]
-        return self.is_at_home and self.is_whole and set(short) <= set(brought)
+        return self.is_at_home and self.is_whole and set(short) <= set(prefetched)
 
     @property
     def is_at_home(self) -> bool:

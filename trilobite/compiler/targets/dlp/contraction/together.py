@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
-from trilobite.compiler.targets.dlp.contraction.brought import WHOLE
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
 from trilobite.compiler.targets.dlp.contraction.homes import NO_ROWS, Rows, share_rows
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan
+from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
 from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing
 from trilobite.compiler.targets.dlp.contraction.walk import Point

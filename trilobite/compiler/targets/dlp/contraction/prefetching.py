@@ -1,4 +1,4 @@
-"""The copies with which a routine brings for another what that finds on chip when it begins.
+"""The copies with which a routine prefetches for another what that finds on chip when it begins.
 
 Enters: a kernel of the other routine's plan that only has the buffers which this takes, and what is to be
 done. Leaves: copies from DRAM, or from SRAM to the cores, that nobody in this routine waits for.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from trilobite.compiler.targets.dlp.contraction.brought import WHOLE, Early
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS
+from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE, Early
 from trilobite.compiler.targets.dlp.contraction.scalars import Int
 from trilobite.compiler.targets.dlp.contraction.together import SharedLoads
 from trilobite.compiler.targets.dlp.contraction.walk import Point
 
 
-class Bringing(SharedLoads):
+class Prefetching(SharedLoads):
     """The part of a kernel that works for other routines."""
 
     filled: tuple[str, ...]
@@ -31,12 +31,12 @@ class Bringing(SharedLoads):
     def _load_extra(self, number: int, at: Point) -> None:
         raise NotImplementedError
 
-    def bring(self, early: Early, piece: int = 0, pieces: int = 1) -> None:
+    def prefetch(self, early: Early, piece: int = 0, pieces: int = 1) -> None:
         """What another routine finds when it begins, into buffers that nobody else uses meanwhile."""
         there = self.s.compare("gt", self.s.product(self.trips.values()), 0)
-        self.s.when(there, partial(self._bring, early, piece, pieces), "early")
+        self.s.when(there, partial(self._prefetch, early, piece, pieces), "early")
 
-    def _bring(self, early: Early, piece: int, pieces: int) -> None:
+    def _prefetch(self, early: Early, piece: int, pieces: int) -> None:
         inside = self.plan.residences["right"].inside if self.plan.is_whole else ()
         fill = self._fill_part if "right" in self.filled else self._load_tile
         get: Callable[[str, Point], None] = partial(fill, share=early.share)
