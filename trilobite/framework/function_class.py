@@ -45,9 +45,7 @@ class Function:
         """Run forward; backward uses what forward, or `setup_context` after it, saved on `ctx`."""
         static = [i for i, a in enumerate(args) if not isinstance(a, Tensor)]
         contexts: list[Context] = []
-        shapes = [
-            a.shape if isinstance(a, Tensor) else () for a in args
-        ]  # before backward is recorded
+        shapes = [a.shape if isinstance(a, Tensor) else () for a in args]  # before backward is recorded
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
 
         def plain(*inner: Any) -> Any:

@@ -16,7 +16,7 @@ from trilobite.framework.loop_rows import NoLoop, Rows, Seen
 from trilobite.framework.loop_rules import RULES
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitives.common import OWN
-from trilobite.native.ownership import LOCKED
+from trilobite.native.ownership import is_locked
 from trilobite.native.ufunc_loops import Table
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ def in_loops(
 ) -> Run | None:  # fmt: skip
     """The equations as one call of machine code, if all of them have loops."""
     types = [v.type for v in (*inputs, *results, *(v for e in equations for v in e.outputs))]
-    if not LOCKED or any(t.dtype.num >= OWN or not _solid(t.shape) for t in types):
+    if not is_locked() or any(t.dtype.num >= OWN or not _solid(t.shape) for t in types):
         return None
     made = [v for v in dict.fromkeys(results) if v not in inputs and v not in known]
     try:

@@ -54,15 +54,16 @@ EXPOSED_BASE = _known("its array", "a variable")
 # -- counting ------------------------------------------------------------------------------------------------
 
 
-LOCKED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Does one thread at a time run Python?"""
+def is_locked() -> bool:
+    """Does one thread at a time run Python?"""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _counts() -> bool:
     """Is a variable, an argument, an element of a list, an attribute one reference each, and is there a lock
     that keeps others from changing counts meanwhile?
     """
-    if not LOCKED:
+    if not is_locked():
         return False
 
     class Holder:
