@@ -165,6 +165,8 @@ class Campaign:
         index = {}
         numbers = {mutant.name: number for number, mutant in enumerate(self.mutants)}
         for path, entry in self.entries.items():
+            if not (ROOT / path).exists():  # gone since they were drawn: verdicts of then stay
+                continue
             own = {m.name: numbers[m.name] for m in self.mutants if m.path == path}
             text = (ROOT / path).read_text(encoding="utf-8")
             kept = f"{hashlib.sha256(f'{sorted(own.items())}{text}'.encode()).hexdigest()[:20]}.code"
@@ -209,7 +211,8 @@ class Campaign:
         for number, mutant in enumerate(self.mutants):
             tests = sorted(self._reaching(number, mutant, file, met), key=lambda row: row["seconds"])
             decided = verdicts.get(number, "survived") != "survived"
-            others = is_own(mutant, file) != own or self._is_enough(number, own and not at_import)
+            is_cheap = file in WALKS or (own and not at_import)
+            others = is_own(mutant, file) != own or self._is_enough(number, is_cheap)
             if tests and not decided and not others and mutant.at_import == at_import:
                 chosen = list(_within(tests))
                 limit = PATIENCE + SLOWER * sum(row["seconds"] for row in chosen)
@@ -236,9 +239,8 @@ class Campaign:
         """The tests of a room are shown all that they reach, but not what needs a process of its own."""
         if is_cheap:
             return False
-        rows = _rows(self.folder / "verdicts.jsonl")
-        tried = [row for row in rows if row["number"] == number and row["file"] not in WALKS]
-        return len(tried) >= MOST_FILES
+        tried = [row for row in _rows(self.folder / "verdicts.jsonl") if row["number"] == number]
+        return sum(row["file"] not in WALKS for row in tried) >= MOST_FILES
 
     def verdicts(self) -> dict[int, str]:
         """By number; what no test reached has none."""
