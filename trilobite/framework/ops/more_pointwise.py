@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from trilobite.base import dtypes as dt
-from trilobite.framework.ops.registry import alias, operators, tensor_op
+from trilobite.framework.ops.meeting import INTEGRAL, accepted, together
+from trilobite.framework.ops.registry import alias, operators, read_operand, tensor_op
 from trilobite.framework.ops.shaping import handle
-from trilobite.framework.tensor import Tensor
+from trilobite.framework.tensor import Tensor, wrap
 
 G = "elementwise"
 
@@ -122,29 +123,38 @@ def isneginf(x: Any) -> Tensor:
     return handle(x) == -math.inf  # type: ignore[no-any-return]
 
 
-@tensor_op(G)
-def gcd(x: Any, other: Any) -> Tensor:
-    """The greatest common divisor of integers."""
-    from trilobite.framework.control import while_loop
+def _integers(name: str, x: Any, other: Any) -> list[Tensor]:
+    """Two operands as integers of one dtype and shape, without signs."""
+    values = together(read_operand(x), read_operand(other))
+    accepted(name, INTEGRAL, values[0].dtype)
+    return [wrap(v).abs() for v in values]
 
-    a, b = _op("broadcast_arrays")(handle(x).abs(), handle(other).abs())
-    a, b = a.clone(), b.to(a.dtype).clone()
+
+def _gcd(a: Tensor, b: Tensor) -> Tensor:
+    """Euclid's steps. The most negative integer has no absolute value: it keeps its sign, so may the last."""
+    from trilobite.framework.control import while_loop
 
     def step(pair: Any) -> Any:
         big, small = pair
         safe = _op("where")(small == 0, 1, small)
         return _op("where")(small == 0, big, small), _op("where")(small == 0, 0, big % safe)
 
-    found: Tensor = while_loop(lambda pair: (pair[1] != 0).any(), step, (a, b))[0]
+    found: Tensor = while_loop(lambda pair: (pair[1] != 0).any(), step, (a, b))[0].abs()
     return found
+
+
+@tensor_op(G)
+def gcd(x: Any, other: Any) -> Tensor:
+    """The greatest common divisor of integers."""
+    return _gcd(*_integers("gcd", x, other))
 
 
 @tensor_op(G)
 def lcm(x: Any, other: Any) -> Tensor:
     """The least common multiple of integers."""
-    x, other = handle(x).abs(), handle(other).abs()
-    common = gcd(x, other)
-    return x // _op("where")(common == 0, 1, common) * other  # type: ignore[no-any-return]
+    a, b = _integers("lcm", x, other)
+    common = _gcd(a, b)
+    return a // _op("where")(common == 0, 1, common) * b  # type: ignore[no-any-return]
 
 
 @tensor_op(G, methods=())

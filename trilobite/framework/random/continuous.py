@@ -116,7 +116,7 @@ def gumbel_value(k: Value, shape: Shape, dtype: DType) -> Value:
 
 def gamma_value(k: Value, shape: Shape, concentration: Value, dtype: DType) -> Value:
     """Marsaglia and Tsang's method: a cube of a shifted normal, accepted or drawn again; below 1 it is
-    boosted.
+    boosted. What no draw would be accepted for is taken as it comes: inf of inf, NaN of NaN and below 0.
     """
     work = working(dtype)
     alpha = table["broadcast"](
@@ -126,6 +126,7 @@ def gamma_value(k: Value, shape: Shape, concentration: Value, dtype: DType) -> V
     )
     boost_key, draw_key = split_value(k, 2)
     small = _apply("lt", alpha, 1.0)
+    drawn = table["and"](_apply("gt", alpha, 0.0), _apply("lt", alpha, math.inf))
     d = _apply("sub", table["select"](small, _apply("add", alpha, 1.0), alpha), 1 / 3)
     c = _apply("div", 1 / 3, table["sqrt"](d))
 
@@ -139,12 +140,15 @@ def gamma_value(k: Value, shape: Shape, concentration: Value, dtype: DType) -> V
         log_u = table["log"](positive_uniform(second, shape, work))
         square = _apply("mul", _apply("mul", x, x), 0.5)
         bound = _apply("add", square, _apply("mul", d, _apply("add", _apply("sub", 1.0, v), table["log"](v))))
-        return _apply("mul", d, v), table["and"](positive, _apply("lt", log_u, bound))
+        fits = table["and"](positive, _apply("lt", log_u, bound))
+        return _apply("mul", d, v), table["or"](fits, table["not"](drawn))
 
     x = redrawn(draw_key, draw)
     log_u = table["log"](positive_uniform(boost_key, shape, work))
     boost = table["exp"](_apply("div", log_u, alpha))
-    return astype(table["select"](small, table["mul"](x, boost), x), dtype)
+    x = table["select"](small, table["mul"](x, boost), x)
+    nowhere = table["full"](shape=x.shape, dtype=x.dtype, value=math.nan)
+    return astype(table["select"](_apply("lt", alpha, 0.0), nowhere, x), dtype)
 
 
 def redrawn(k: Value, draw: Callable[[Value], tuple[Value, Value]]) -> Value:
