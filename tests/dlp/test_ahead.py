@@ -120,8 +120,8 @@ def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.Mon
     """One group fills SRAM, a later one gives the cores what they share, with the interpreter's bits."""
     linked, found = ahead.Handing._try, list[bool]()
 
-    def noted(self: ahead.Handing, calls: Any, call: Any, prefetched: Any) -> bool:
-        does = linked(self, calls, call, prefetched)
+    def noted(self: ahead.Handing, times: Any, first: int, call: Any, prefetched: Any) -> bool:
+        does = linked(self, times, first, call, prefetched)
         found.append(does and prefetched.is_given)
         return does
 
@@ -134,13 +134,32 @@ def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.Mon
     assert any(found)
 
 
+def test_a_call_is_asked_for_its_time_once_for_each_that_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many parts of the row are compared, or long networks would take long to compile."""
+    asked, plain = list[ahead.Call](), ahead.spare
+
+    def noted(call: ahead.Call) -> int:
+        asked.append(call)
+        return plain(call)
+
+    monkeypatch.setattr(ahead, "spare", noted)
+    layers = ((16, 1, 1), (16, 3, 1)) * 6
+    graph, values = _chain(layers, 9)
+    usage = Usage(stable=frozenset(range(1, len(values))))
+    made: Any = executable(graph, find(MACHINES["dlp-m"]), usage)
+    made(values)
+    assert _linked(made.last.compiled)
+    pairs = len(layers) * (len(layers) - 1) // 2
+    assert 0 < len(asked) <= 2 * pairs, "once for its mapping, once for what is prefetched"
+
+
 @pytest.mark.parametrize("side", [3, 5])
 def test_weights_that_nobody_shares_wait_in_sram(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where WRAM is full: each core's own part, with the interpreter's bits, in every launch."""
     linked, found = ahead.Handing._try, list[bool]()
 
-    def noted(self: ahead.Handing, calls: Any, call: Any, prefetched: Any) -> bool:
-        does = linked(self, calls, call, prefetched)
+    def noted(self: ahead.Handing, times: Any, first: int, call: Any, prefetched: Any) -> bool:
+        does = linked(self, times, first, call, prefetched)
         found.append(does and prefetched.is_given and call.plan.sharing("right").parts == 1)
         return does
 

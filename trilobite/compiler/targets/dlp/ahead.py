@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -94,6 +96,28 @@ class Call:
         )
 
 
+class Times:
+    """Cycles that calls in a row leave to others, asked for once: choices compare many parts of the row."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.calls = calls
+        self.spare, self.bus = [spare(c) for c in calls], [spare_bus(c) for c in calls]
+        self._sums = list(accumulate(self.spare, initial=0))
+
+    def far(self, first: int, end: int) -> int:
+        """Of DRAM, by some of them."""
+        return self._sums[end] - self._sums[first]
+
+    def late(self, first: int, giver: int, need: int, given: int) -> int:
+        """Cycles for which those that load and the one that gives it to the cores have no time."""
+        return max(0, need - self.far(first, giver)) + max(0, given - self.bus[giver])
+
+    def giver(self, first: int, need: int, given: int) -> int:
+        """Which call gives a shared operand to the cores, behind those that load it: the one for which they
+        and it have most of the time that this takes; the last of equals."""
+        return min(range(first + 1, len(self.calls)), key=lambda n: (self.late(first, n, need, given), -n))
+
+
 class Handing:
     """Which calls prefetch something, and the room that this takes on chip."""
 
@@ -116,18 +140,20 @@ class Handing:
         if name in used | {c.prefetched.name for c in waiting if c.prefetched is not None}:
             name += f"_{self.linked % (DEPTH + 1)}"  # its like stands before it and still uses them
         found, plan = call.found, call.plan
-        for calls, prefetched, chosen in self._choices(waiting, call, name):
+        times = Times(waiting)
+        for first, prefetched, chosen in self._choices(times, call, name):
             assert found is not None
             call.plan, call.found = chosen, replace(found, mapping=chosen.mapping)
-            if self._try(calls, call, prefetched):
+            if self._try(times, first, call, prefetched):
                 return True
         call.plan, call.found = plan, found
         return False
 
     def _choices(
-        self, waiting: Sequence[Call], call: Call, name: str
-    ) -> Iterator[tuple[Sequence[Call], Prefetched, Plan]]:  # fmt: skip
-        """Which calls prefetch what, the best choice first; by way of SRAM also what nobody shares."""
+        self, times: Times, call: Call, name: str
+    ) -> Iterator[tuple[int, Prefetched, Plan]]:  # fmt: skip
+        """From which call on they prefetch what, the best choice first; by way of SRAM also what nobody
+        shares."""
         plan = call.plan
         assert plan is not None
         is_free = not (self.has_near or call.is_crossed)  # NRAM
@@ -135,23 +161,25 @@ class Handing:
         is_shared, by_sram = "right" in plan.shared, staged(plan)
         need, given = cycles_prefetched(plan), cycles_given(plan)
         rows = list[tuple[int, int, bool]]()
-        for first in range(len(waiting)):
-            calls = waiting[first:]
-            rows.append((max(0, need - sum(map(spare, calls))) + given * is_shared, first, False))
-            if by_sram is not None and len(calls) > 1:
-                rows.append((_late(calls, _giver(calls, need, given), need, given), first, True))
+        count = len(times.calls)
+        for first in range(count):
+            rows.append((max(0, need - times.far(first, count)) + given * is_shared, first, False))
+            if by_sram is not None and first + 1 < count:
+                giver = times.giver(first, need, given)
+                rows.append((times.late(first, giver, need, given), first, True))
         for some in dict.fromkeys((extras, ())):
             for _, first, is_given in sorted(rows):
                 chosen = by_sram if is_given and by_sram is not None else plan
-                yield waiting[first:], Prefetched(name, some, is_given), chosen
+                yield first, Prefetched(name, some, is_given), chosen
 
-    def _try(self, calls: Sequence[Call], call: Call, prefetched: Prefetched) -> bool:
+    def _try(self, times: Times, first: int, call: Call, prefetched: Prefetched) -> bool:
         """Whether there is room for it."""
         assert call.plan is not None
-        need, giver = cycles_prefetched(call.plan), len(calls)
+        calls, need = times.calls[first:], cycles_prefetched(call.plan)
+        giver = len(calls)
         if prefetched.is_given:
-            giver = _giver(calls, need, cycles_given(call.plan))
-        shares = shares_of([spare(c) for c in calls[:giver]], need)
+            giver = times.giver(first, need, cycles_given(call.plan)) - first
+        shares = shares_of(times.spare[first : first + giver], need)
         if not shares[0] and len(calls) > 1 + prefetched.is_given:
             return False  # the same with fewer calls
         old = [c.prefetches for c in calls], call.prefetched
@@ -231,12 +259,14 @@ def can_come_early(plan: Plan) -> bool:
     return plan.waits and plan.nest.kind in ("product", "forward") and not plan.machine.core.pool_kib
 
 
+@lru_cache(maxsize=512)
 def cycles_prefetched(plan: Plan) -> int:
     """About how long DRAM takes for what comes early."""
     beside = Beside(bus=cycles_given(plan))
     return owed(plan.nest, plan.machine, shape_of(plan.nest, plan.epilogue), plan.mapping, beside)
 
 
+@lru_cache(maxsize=512)
 def cycles_given(plan: Plan) -> int:
     """About how long the bus of a cluster takes to give it to the cores."""
     if "right" in plan.shared and plan.sharing("right").parts > 1:
@@ -265,19 +295,6 @@ def spare_bus(call: Call) -> int:
     left, out = (prod(count[d] for d in own[name]) for name in ("left", "out"))
     used = float(figures.given_left[0]) * left + float(figures.given_store[0]) * out
     return max(0, call.alone - round(used) - call.near)
-
-
-def _giver(calls: Sequence[Call], need: int, given: int) -> int:
-    """Which call gives a shared operand to the cores, behind those that load it: the one for which they and
-    it have most of the time that this takes; the last of equals."""
-
-    return min(range(1, len(calls)), key=lambda n: (_late(calls, n, need, given), -n))
-
-
-def _late(calls: Sequence[Call], giver: int, need: int, given: int) -> int:
-    """Cycles for which those calls have no time."""
-    far = need - sum(map(spare, calls[:giver]))
-    return max(0, far) + max(0, given - spare_bus(calls[giver]))
 
 
 def shares_of(times: Sequence[int], need: int) -> list[int]:

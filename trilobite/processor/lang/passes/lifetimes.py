@@ -82,13 +82,18 @@ def _together_in_module(
         mine = [buffer for buffer in buffers if name in users[buffer]]
         for buffer, others in together(function, mine).items():
             found[buffer] |= others
-    for a in buffers:
-        for b in buffers:
-            if any(x.handed and x.offset is not None for x in (a, b)):
-                continue  # whoever gave it its place knows when it is in use
-            is_common = any(len(users[x]) > 1 and not x.handed for x in (a, b))
-            if is_common or users[b][0] in reach[users[a][0]] or users[a][0] in reach[users[b][0]]:
-                found[a].add(b)
+    # whoever gave a handed buffer its place knows when it is in use
+    free = [b for b in buffers if not (b.handed and b.offset is not None)]
+    common = [b for b in free if len(users[b]) > 1 and not b.handed]
+    firsts: dict[str, list[Buffer]] = {}
+    for buffer in free:
+        firsts.setdefault(users[buffer][0], []).append(buffer)
+    for name, mine in firsts.items():
+        beside = [
+            b for other in firsts if other in reach[name] or name in reach[other] for b in firsts[other]
+        ]
+        for buffer in mine:
+            found[buffer].update(free if buffer in common else (*common, *beside))
     return found
 
 

@@ -220,7 +220,7 @@ class Plan:
     def sharing(self, name: str) -> Sharing:
         return sharing_of(self.nest, self.mapping, name)
 
-    @property
+    @cached_property
     def is_quiet(self) -> bool:
         """DRAM gives weights and what each output needs once, and is left alone from then on."""
         return self.is_at_home and all(self.count[d] == 1 for d in ("g", "n", "k"))
@@ -231,7 +231,7 @@ class Plan:
         short = [n for n, _ in enumerate(self.nest.extras) if self._is_short_extra(n)]
         return self.is_at_home and self.is_whole and set(short) <= set(prefetched)
 
-    @property
+    @cached_property
     def is_at_home(self) -> bool:
         """Are all images and results on chip?"""
         views = [v for n, v in enumerate(self.nest.extras) if not (self._is_short_extra(n))]
