@@ -71,3 +71,27 @@ def test_what_the_routine_does_not_run_is_inlined() -> None:
 
     fast = tb.jit(body, target="dlp:dlp-s")
     assert np.abs(fast(q, k, v, mask).numpy() - body(q, k, v, mask).numpy()).max() <= 2e-6
+
+
+@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m"])
+@pytest.mark.parametrize("keys", [40, 300])
+def test_rounded_weights_are_divided_by_their_own_sum(machine: str, keys: int) -> None:
+    """All but one of a query's weights are equal and round to the same side; the mean of equal values is the
+    value, whose neighbours in float16 are half as far away as these roundings."""
+    q = np.linspace(0.05, 0.7, 64).astype(np.float16).reshape(1, 1, 64, 1)
+    k, v = np.zeros((1, 1, keys, 1), np.float16), np.full((1, 1, keys, 3), 1.999, np.float16)
+    k[..., 0, :] = 1
+    fast = tb.jit(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), target=f"dlp:{machine}")
+    assert np.array_equal(
+        fast(*map(tb.tensor, (q, k, v))).numpy(), np.broadcast_to(v[:, :, :1], (1, 1, 64, 3))
+    )
+
+
+def test_halves_are_those_of_the_definition() -> None:
+    """As exactly as the ONNX suite asks for: its sizes, numbers between 0 and 1."""
+    fast = tb.jit(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), target="dlp:dlp-s")
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        given = [tb.tensor(rng.random((2, 3, n, 8)).astype(np.float16)) for n in (4, 6, 6)]
+        want = F.scaled_dot_product_attention(*given).numpy()
+        np.testing.assert_allclose(fast(*given).numpy(), want, rtol=1e-3, atol=1e-7)

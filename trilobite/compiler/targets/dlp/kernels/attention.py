@@ -40,7 +40,7 @@ HIDDEN = -1e30  # a score that no key reaches
 SMALL = 1e-30  # below every sum of weights: the largest of them is 1
 ROWS = (256, 192, 160, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
 COLUMNS = (256, 128, 64, 32, 16, 8)  # keys of a block
-PASSES = 11  # of the vector unit over scores: eight are the exponential's
+PASSES = 11  # of the vector unit over scores: eight are the exponential's, the last one sums or rounds
 FINALISTS = 6  # sizes of blocks that T1 is asked about
 STEP = 500  # cycles that a block of keys costs whatever its size
 
@@ -120,8 +120,7 @@ def _cost(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -
     rows, columns = min(rows, a.queries), min(columns, a.keys)
     unit = product_cycles(mfu, rate, columns, rows, a.width)
     unit += product_cycles(mfu, rate, a.values, rows, columns)
-    passes = PASSES + (a.dtype != float32)
-    vector = 4 * rows * (columns * passes + a.values) / machine.core.vfu.bytes_per_cycle
+    vector = 4 * rows * (columns * PASSES + a.values) / machine.core.vfu.bytes_per_cycle
     step = max(unit, vector) + min(unit, vector) / 4 + STEP
     turns = -(-a.heads * -(-a.queries // rows) // cores)
     return float(
@@ -191,6 +190,10 @@ def _all(
 ) -> None:
     factor = nram(rows, f32)
     fill(factor, scale)
+    ones = None
+    if kind is not f32:
+        ones = nram(columns, kind)
+        fill(ones, 1.0)
     blocks = (queries + rows - 1) // rows
     for t in range(task_id(), heads * blocks, task_dim()):
         head, first = t // blocks, (t % blocks) * rows
@@ -198,7 +201,7 @@ def _all(
         from_, shared = head * queries + first, head // group * keys
         last = min(keys, first + m) if causal else keys
         result = _attend(q + from_ * width, k + shared * width, v + shared * values, kind, m, first, last,
-                         factor, width, values, rows, columns, causal)  # fmt: skip
+                         factor, ones, width, values, rows, columns, causal)  # fmt: skip
         turned = nram(rows * values, f32)
         arrangement.transpose(turned[: m * values].view(m, values), result[: m * values].view(values, m))
         if kind is f32:
@@ -218,6 +221,7 @@ def _attend(
     first: Any,
     last: Any,
     factor: Any,
+    ones: Any,
     width: Any,
     values: Any,
     rows: Any,
@@ -244,21 +248,21 @@ def _attend(
            factor, width, values, rows, columns, causal)  # fmt: skip
     for j in range(columns, last, 2 * columns):
         sync("io")
-        _add_values(turned, v0, p0, before, m, columns, values)
+        _add_values(turned, v0, p0, kind, ones, total, before, m, columns, values)
         _weigh(j, s1, s0, p1, k1, k0, v1, k, v, kind, held, largest, total, before, m, first, last,
                factor, width, values, rows, columns, causal)  # fmt: skip
         if j + columns < last:
             sync("io")
-            _add_values(turned, v1, p1, before, m, columns, values)
+            _add_values(turned, v1, p1, kind, ones, total, before, m, columns, values)
             _weigh(j + columns, s0, s1, p0, k0, k1, v0, k, v, kind, held, largest, total, before, m, first,
                    last, factor, width, values, rows, columns, causal)  # fmt: skip
     sync("io")
     steps = (last + columns - 1) // columns
     n = last - (steps - 1) * columns
     if steps % 2 == 1:
-        _add_values(turned, v0, p0, before, m, n, values)
+        _add_values(turned, v0, p0, kind, ones, total, before, m, n, values)
     else:
-        _add_values(turned, v1, p1, before, m, n, values)
+        _add_values(turned, v1, p1, kind, ones, total, before, m, n, values)
     maximum(total[:m], total[:m], SMALL)
     recip(total[:m], total[:m])
     mul(turned, turned, total[:m])
@@ -278,11 +282,18 @@ def _fetch(buffer: Any, source: Any, at: Any, last: Any, columns: Any, width: An
         copy_async(buffer[: n * width], source[at * width : at * width + n * width])
 
 
-def _add_values(turned: Any, values: Any, weights: Any, before: Any, m: Any, n: Any, width: Any) -> None:
-    """What was added so far is scaled to the new maximum, and the weighted values of a block are added."""
+def _add_values(
+    turned: Any, values: Any, weights: Any, kind: Any, ones: Any, total: Any, before: Any, m: Any, n: Any,
+    width: Any,
+) -> None:  # fmt: skip
+    """What was added so far is scaled to the new maximum, and the weighted values of a block are added. Of
+    rounded weights the sum is taken here, or what they are divided by would not be theirs."""
     mul(turned, turned, before[:m])
     left, right = values[: n * width].view(n, width), weights[: n * m].view(n, m)
     matmul(turned, left, right, accumulate=True, transpose_a=True)
+    if kind is not f32:
+        mul(total[:m], total[:m], before[:m])
+        matmul(total[:m].view(1, m), ones[:n].view(1, n), right, accumulate=True)
 
 
 def _weigh(
@@ -312,9 +323,9 @@ def _weigh(
     exp(s[: n * m], s[: n * m])
     if kind is f32:
         copy(p[: n * m], s[: n * m])
+        sum_of(sums[:m], block, axis=0)
+        fma(total[:m], total[:m], before[:m], sums[:m])
     else:
         half = nram(columns * rows, kind)
         convert(half[: n * m], s[: n * m])
         copy(p[: n * m], half[: n * m])
-    sum_of(sums[:m], block, axis=0)
-    fma(total[:m], total[:m], before[:m], sums[:m])
