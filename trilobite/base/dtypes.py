@@ -68,8 +68,8 @@ def as_dtype(spec: Any) -> DType:
     if isinstance(spec, str) and spec in BY_NAME:
         return BY_NAME[spec]
     try:
-        found: DType = np.dtype(spec)
-    except TypeError:
+        found: DType = np.dtype(object if spec is None else spec)  # None is float64 to NumPy
+    except (TypeError, ValueError):
         found = np.dtype(object)
     if found not in ALL:
         names = ", ".join(sorted(BY_NAME))

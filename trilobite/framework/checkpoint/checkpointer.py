@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from trilobite.base.errors import ArgumentError, FileError, StateError
+from trilobite.base.wrong_use import explains
 from trilobite.framework.checkpoint import directory as checkpoint
 from trilobite.framework.checkpoint import durable
 
@@ -22,6 +23,7 @@ _RUN = "run"  # the lock that orders writers of a whole run; never a step's name
 class Checkpointer:
     """Saves a run's steps into one directory and keeps the newest `keep` of them (None keeps all)."""
 
+    @explains
     def __init__(self, directory: Any, keep: int | None = 3) -> None:
         if keep is not None and (type(keep) is not int or keep < 1):
             raise ArgumentError(

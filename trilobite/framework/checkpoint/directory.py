@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from trilobite.base.errors import ArgumentError, StateError
+from trilobite.base.wrong_use import explains
 from trilobite.framework.checkpoint import durable, matching, safetensors, streams
 from trilobite.framework.checkpoint.arrays import NAMES, Array
 from trilobite.framework.checkpoint.manifest import (
@@ -36,6 +37,7 @@ _RETRIES = 20
 # ---- saving ----
 
 
+@explains
 def save(path: Any, tree: Any = None, *, metadata: Any = None, **settings: Any) -> None:
     """Save a pytree of arrays, numbers, strings, bytes, bools and None as the checkpoint at `path`. PyTorch's
     order, save(tree, path), is understood as well, and a stream gets safetensors of one flat dict.
@@ -177,6 +179,7 @@ class _Checkpoint(NamedTuple):
     files: dict[str, Opened]
 
 
+@explains
 def load(path: Any, like: Any = None, *, map_location: Any = None, **settings: Any) -> Any:
     """The tree of the checkpoint at `path`: dict, list and tuple with NumPy arrays, bit for bit what was
     saved.
@@ -206,6 +209,7 @@ def stream(path: Any) -> Iterator[tuple[Any, Iterator[dict[str, Array]]]]:
         yield nest, _read(checkpoint, nest)
 
 
+@explains
 def verify(path: Any) -> None:
     """Read the checkpoint at `path` to its last byte; raise what `load` would raise. Holds one file at a
     time."""
@@ -214,6 +218,7 @@ def verify(path: Any) -> None:
             pass
 
 
+@explains
 def read_metadata(path: Any) -> Any:
     """The `metadata` that a checkpoint was saved with."""
     with _opened(path) as checkpoint:

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.wrong_use import explains
 from trilobite.framework.checkpoint import strict_json
 from trilobite.framework.checkpoint.archives import zip_archive
 from trilobite.framework.checkpoint.arrays import (
@@ -41,6 +42,7 @@ _PLAIN_DTYPE = re.compile(r"[<>|=]?[biufcSU][0-9]{1,9}")
 _LENGTH_BYTES = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
 
 
+@explains
 def save_npz(path: Any, tensors: Mapping[str, Any], *, compress: bool = False) -> None:
     """Save named arrays as an `.npz`. The path holds the old or the new archive, whole, at every moment."""
     arrays = {_checked_name(name): as_array(value, name) for name, value in tensors.items()}
@@ -74,6 +76,7 @@ def _write(sink: Sink, arrays: Mapping[str, Array], compress: bool) -> None:
                 np.lib.format.write_array(out, array, allow_pickle=False)
 
 
+@explains
 def load_npz(path: Any, *, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
     """The arrays of an `.npz`. An archive that would unpack to more than `max_bytes` is refused."""
     with (

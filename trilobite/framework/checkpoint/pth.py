@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from trilobite.base.wrong_use import explains
 from trilobite.framework.checkpoint import pickle_reader
 from trilobite.framework.checkpoint.archives import zip_archive
 from trilobite.framework.checkpoint.arrays import Array, flat_bytes
@@ -33,6 +34,7 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
+@explains
 def load_pth(path: Any) -> Any:
     """The weights in a PyTorch file, as NumPy arrays; whatever is more than weights is refused by name."""
     with opened(path) as file, open(file.fd, "rb", closefd=False) as stream:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
+from trilobite.base.wrong_use import explains
 from trilobite.framework.checkpoint import strict_json
 from trilobite.framework.checkpoint.arrays import (
     DTYPES,
@@ -96,6 +97,7 @@ def _header(arrays: Mapping[str, Array], order: Iterable[str], metadata: Mapping
     return len(text).to_bytes(8, "little") + text
 
 
+@explains
 def save_safetensors(
     path: Any, tensors: Mapping[str, Any], *, metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -263,6 +265,7 @@ def _check_codes(array: Array, where: str) -> None:
         )
 
 
+@explains
 def load_safetensors(path: Any, *, mmap: bool = False) -> dict[str, Array]:
     """The arrays of a safetensors file. With `mmap` they are read-only views of the file, read as they are
     used; such a file must not be changed while they live (saving a new one in its place is safe)."""
@@ -270,6 +273,7 @@ def load_safetensors(path: Any, *, mmap: bool = False) -> dict[str, Array]:
         return _mapped(file) if mmap else read_arrays(Source(file), file.size, file.where)
 
 
+@explains
 def read_safetensors_metadata(path: Any) -> dict[str, str]:
     """The `__metadata__` strings of a safetensors file."""
     with opened(path) as file:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, DataError, DTypeError, ShapeError
+from trilobite.base.wrong_use import explain_room
 
 Stack = Callable[[Sequence[Any], str], Any]
 
@@ -112,3 +113,6 @@ def _same_dtype(arrays: Sequence[npt.NDArray[Any]], name: str) -> None:
             expected="one dtype",
             remedy="cast in a transform, for example ToFloat()",
         )
+
+
+explain_room(globals())

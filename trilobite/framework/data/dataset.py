@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data import streams
 
 
@@ -186,3 +187,6 @@ def _counts(sizes: Sequence[float], n: int) -> list[int]:
     cuts = np.rint(np.cumsum(sizes) * n).astype(np.int64)
     cuts[-1] = n
     return [int(c) for c in np.diff(cuts, prepend=0)]
+
+
+explain_room(globals(), but=("get_batch",))  # whose errors the loader tells, with the batch

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, DataError, FileError
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data import idx
 from trilobite.framework.data.dataset import ArrayDataset
 
@@ -72,3 +73,6 @@ def digits() -> ArrayDataset:
         ) from error
     bunch = load_digits()
     return ArrayDataset((bunch.images / 16).astype(np.float32), bunch.target.astype(np.int64))
+
+
+explain_room(globals())

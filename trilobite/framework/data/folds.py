@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data import streams
 from trilobite.framework.data.dataset import Dataset, Subset
 from trilobite.framework.data.samplers import count
@@ -62,3 +63,6 @@ def _pairs(data: int | Dataset, k: int, fold: npt.NDArray[np.int64]) -> Iterator
             yield train, test
         else:
             yield Subset(data, train), Subset(data, test)
+
+
+explain_room(globals())

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import DTypeError, FileError, ShapeError
+from trilobite.base.wrong_use import explain_room
 
 # code in the third byte of the magic number -> dtype on disk
 DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -126,3 +127,6 @@ def write(path: str | os.PathLike[str], array: npt.ArrayLike) -> None:
 
     name = Path(path)
     name.write_bytes(gzip.compress(data, mtime=0) if name.suffix == ".gz" else data)
+
+
+explain_room(globals())

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, FileError
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data.dataset import place
 
 EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -141,3 +142,6 @@ class ImageFolder:
     def __getitem__(self, index: int, /) -> tuple[npt.NDArray[np.uint8], int]:
         i = place(index, len(self), "ImageFolder")
         return read_image(self.paths[i], self.mode, max_pixels=self.max_pixels), int(self.labels[i])
+
+
+explain_room(globals())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data import streams
 from trilobite.framework.data.collate import collate as stack_items
 from trilobite.framework.data.dataset import Dataset, IterableDataset
@@ -241,3 +242,6 @@ def _number(state: Any, name: str) -> int:
             remedy="save loader.state_dict() beside the model, and load that",
         )
     return value
+
+
+explain_room(globals())

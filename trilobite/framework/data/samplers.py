@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data import streams
 
 Indices = npt.NDArray[np.int64]
@@ -250,3 +251,6 @@ class BucketSampler(BatchSampler):
             order[start : start + span] = part[np.argsort(self._lengths[part], kind="stable")]
         cut = Chunks(order, self._batch_size, self._drop_last)
         return [cut[i] for i in streams.permutation(self._seed, streams.BATCH, epoch, len(cut))]
+
+
+explain_room(globals())

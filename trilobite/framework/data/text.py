@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, FileError
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.data.dataset import place
 from trilobite.framework.data.samplers import count
 
@@ -102,3 +103,6 @@ class TextDataset:
     def get_batch(self, indices: Codes) -> tuple[Codes, Codes]:
         windows = self.codes[indices[:, None] * self.stride + np.arange(self.length + 1)]
         return windows[:, :-1].copy(), windows[:, 1:].copy()
+
+
+explain_room(globals())

@@ -10,6 +10,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.ops.shaping import handle
@@ -174,3 +175,6 @@ def no_path(owner: str, name: str, value: Any) -> None:
             expected=f"a {name} that is a constant: draws are made by rejection",
             remedy=f"{name}.detach(), or sample() and log_prob",
         )
+
+
+explain_room(globals())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.distributions.base import _standard_normal, _sum_rightmost, broadcast, op
 from trilobite.framework.modes import enable_grad
 
@@ -84,3 +85,6 @@ class lazy_property:
             value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)
         return value
+
+
+explain_room(globals())

@@ -9,6 +9,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
 from trilobite.framework.distributions.continuous import Beta, Chi2, Normal
 from trilobite.framework.distributions.multivariate import Independent, triangular_factor
@@ -114,3 +115,6 @@ class LKJCholesky(Distribution):
 
 
 __all__ = ["LKJCholesky", "LogisticNormal", "Wishart"]
+
+
+explain_room(globals())

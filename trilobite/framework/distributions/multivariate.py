@@ -7,6 +7,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.distributions.base import Distribution, broadcast, no_path, op, positive
 from trilobite.framework.modes import is_grad_enabled
 from trilobite.framework.ops import linalg
@@ -156,3 +157,6 @@ class Dirichlet(Distribution):
         k, total, psi, log_gamma = a.shape[-1], a.sum(axis=-1), op("digamma"), op("lgamma")
         log_beta = log_gamma(a).sum(axis=-1) - log_gamma(total)
         return log_beta - (k - total) * psi(total) - ((a - 1) * psi(a)).sum(axis=-1)
+
+
+explain_room(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
 from trilobite.framework.distributions.continuous import Cauchy, Exponential, Gamma, Uniform
 from trilobite.framework.distributions.discrete import OneHotCategorical, _Trials
@@ -316,3 +317,6 @@ __all__ = [
     "MixtureSameFamily", "NegativeBinomial", "OneHotCategoricalStraightThrough", "Pareto",
     "RelaxedBernoulli", "RelaxedOneHotCategorical", "Weibull",
 ]  # fmt: skip
+
+
+explain_room(globals())

@@ -7,6 +7,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.distributions.base import Distribution, op
 from trilobite.framework.distributions.base import _sum_rightmost as sum_rightmost
 from trilobite.framework.distributions.transforms import ComposeTransform, Transform
@@ -83,3 +84,6 @@ class TransformedDistribution(Distribution):
 
     def icdf(self, value: Any) -> Any:
         return self._through(self.base_dist.icdf(self._monotone(value)))
+
+
+explain_room(globals())

@@ -12,6 +12,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room, explains
 from trilobite.framework.distributions import constraints
 from trilobite.framework.distributions.base import _sum_rightmost as sum_rightmost
 from trilobite.framework.distributions.base import op
@@ -351,6 +352,7 @@ class Ways:
         self._known[constraint if isinstance(constraint, type) else id(constraint)] = factory
         return factory
 
+    @explains
     def __call__(self, constraint: Any) -> Any:
         found = self._known.get(id(constraint), self._known.get(type(constraint)))
         if found is not None:
@@ -370,3 +372,6 @@ class Ways:
 
 
 transform_to, biject_to = Ways(SoftmaxTransform), Ways(StickBreakingTransform)
+
+
+explain_room(globals())

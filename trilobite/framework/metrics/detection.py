@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trilobite.base.errors import ArgumentError, DataError, ShapeError
 from trilobite.base.records import dataclass
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.metrics import inputs
 from trilobite.framework.metrics.base import Array, Gathering
 from trilobite.framework.metrics.classification import mean
@@ -265,3 +266,6 @@ def detection_mean_average_precision(
     metric = DetectionMeanAveragePrecision(style, **settings)
     metric.update(predictions, targets)
     return metric.compute()
+
+
+explain_room(globals())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.devices import check_device
 
 _TABLES = {"_parameters": ("parameter",), "_buffers": ("buffer", "temporary"), "_modules": ("module",)}
@@ -117,13 +118,15 @@ class Habits:
 def _on_device(made: Callable[..., None]) -> Callable[..., None]:
     """A constructor of ours that also takes `device=`: the one there is."""
     code = made.__code__
-    if "device" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-        return made
+    takes_device = "device" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     @wraps(made)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        if "device" in kwargs:
+        if "device" in kwargs and not takes_device:
             check_device(kwargs.pop("device"))
-        made(self, *args, **kwargs)
+        try:
+            made(self, *args, **kwargs)
+        except RAW as error:
+            raise_explained(error, made, (self, *args), kwargs, type(self).__name__)
 
     return init

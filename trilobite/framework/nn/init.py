@@ -12,6 +12,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room as _explain_room
 from trilobite.framework import random
 from trilobite.framework.nn.functional.calling import write
 from trilobite.framework.tensor import Tensor, wrap
@@ -308,3 +309,6 @@ kaiming_uniform, kaiming_normal, orthogonal, eye, dirac = (
     dirac_,
 )
 # PyTorch's old names of the same
+
+
+_explain_room(globals())

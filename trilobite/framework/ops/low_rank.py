@@ -6,6 +6,7 @@ from typing import Any
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops import linalg
 from trilobite.framework.random.calls import randn
 from trilobite.framework.tensor import Tensor
@@ -49,3 +50,6 @@ def _basis(x: Any, rank: int, turns: int) -> Any:
         found = linalg.qr(x.mT @ found)[0]
         found = linalg.qr(x @ found)[0]
     return found
+
+
+explain_room(globals())

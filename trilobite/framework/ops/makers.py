@@ -13,6 +13,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explains
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.creation import without_meaning
 from trilobite.framework.ops.registry import alias, method, operators, tensor_op
@@ -59,6 +60,7 @@ def new_tensor(
 
 
 @tensor_op(G, methods=())
+@explains
 def empty_strided(size: Any, stride: Any, **settings: Any) -> Tensor:
     """A tensor to be written to; strides change no result and are left aside."""
     return _op("empty")(tuple(size), **settings)  # type: ignore[no-any-return]
@@ -184,12 +186,14 @@ def combinations(x: Any, r: int = 2, with_replacement: bool = False) -> Tensor:
 
 
 @tensor_op(G, methods=())
+@explains
 def dstack(tensors: Any) -> Tensor:
     """Joined along the third axis."""
     return _op("concat")([atleast_3d(x) for x in tensors], axis=2)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, methods=())
+@explains
 def column_stack(tensors: Any) -> Tensor:
     """Joined along the second axis; vectors become columns."""
     parts = [handle(x) for x in tensors]

@@ -13,6 +13,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.linalg import solve_triangular
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import operators
@@ -322,3 +323,6 @@ def foreach(name: str) -> Any:
 
     each.__name__ = name
     return each
+
+
+explain_room(globals())

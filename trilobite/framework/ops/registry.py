@@ -22,6 +22,7 @@ import numpy as np
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.autocast import casting
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.plans import planned
@@ -213,13 +214,16 @@ def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fn)
     def public(*args: Any, **kwargs: Any) -> Any:
-        if more and len(args) > most:
-            args, kwargs = words.placed(args, kwargs)
-        if kwargs:
-            args, kwargs = words.told(args, kwargs)
-            if kwargs.get("out") is not None and not words.has_out:
-                return into(kwargs.pop("out"), public(*args, **kwargs))
-        return fn(*args, **kwargs)
+        try:
+            if more and len(args) > most:
+                args, kwargs = words.placed(args, kwargs)
+            if kwargs:
+                args, kwargs = words.told(args, kwargs)
+                if kwargs.get("out") is not None and not words.has_out:
+                    return into(kwargs.pop("out"), public(*args, **kwargs))
+            return fn(*args, **kwargs)
+        except RAW as error:
+            raise_explained(error, fn, args, kwargs, fn.__name__)
 
     return public
 
@@ -248,13 +252,20 @@ def lift(
                 return wrap(found)
         if plan and (done := planned(fn, args, kwargs)) is not None:
             return done
+        return _long_way(fn, args, kwargs)
+
+    return public
+
+
+def _long_way(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
         values = [read_operand(a) for a in args]
         if not kwargs:
             return wrap_results(fn(*values), values)
         named = {k: read_operand(v) for k, v in kwargs.items()}
         return wrap_results(fn(*values, **named), [*values, *named.values()])
-
-    return public
+    except RAW as error:
+        raise_explained(error, fn, args, kwargs, fn.__name__)
 
 
 def bare(arg: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops import fft
 from trilobite.framework.ops.creation import without_meaning
 from trilobite.framework.ops.registry import operators
@@ -170,3 +171,6 @@ def istft(
     if length is not None and length > out.shape[-1]:
         out = _op("pad")(out, ((0, 0), (0, length - out.shape[-1])))
     return out[0] if input.ndim == 2 else out  # type: ignore[no-any-return]
+
+
+explain_room(globals())

@@ -8,6 +8,7 @@ from typing import Any
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.ops.shaping import handle
 from trilobite.framework.tensor import Tensor
@@ -171,3 +172,6 @@ def multigammaln(x: Any, p: int) -> Tensor:
 
 
 mvlgamma = multigammaln
+
+
+explain_room(globals())

@@ -15,6 +15,7 @@ import numpy as np
 from trilobite.base.dtypes import accumulator, float64, int64, is_inexact, real_of
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import ONE, add, cast, complement, div, towards
@@ -186,3 +187,6 @@ def update_bn(batches: Iterable[Any], model: Any) -> None:
             m.momentum = momentum
         for m, mode in training.items():
             m.training = mode
+
+
+explain_room(globals())

@@ -14,6 +14,7 @@ import numpy as np
 from trilobite.base.dtypes import accumulator, float64, real_of
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.optim.arithmetic import (
@@ -134,3 +135,6 @@ def _check_finite(total: Tensor) -> None:
             expected="finite gradients",
             remedy="find where they come from with tb.debug.detect_anomaly(), or scale the loss down",
         )
+
+
+explain_room(globals())

@@ -16,6 +16,7 @@ from trilobite.base import pytree
 from trilobite.base.dtypes import accumulator, bool_, float32, int64, real_of
 from trilobite.base.errors import ArgumentError, StateError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.control import cond
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import add, as_real, cast, div, from_real, mul, scale, select
@@ -172,3 +173,6 @@ class GradScaler(Guarded):
 
 def _stepped(optimizer: Optimizer) -> None:
     optimizer.step()
+
+
+explain_room(globals())

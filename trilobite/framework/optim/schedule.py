@@ -17,6 +17,7 @@ import numpy as np
 from trilobite.base.dtypes import float64, int64
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explains
 from trilobite.framework.modes import no_grad
 from trilobite.framework.optim.arithmetic import add, cast
 from trilobite.framework.optim.group import Group
@@ -39,7 +40,7 @@ class Schedule(Guarded):
         super().__init_subclass__(**kwargs)
         made = cls.__dict__.get("__init__")
         if made is not None and cls.__module__.startswith("trilobite.framework.optim."):
-            setattr(cls, "__init__", _with_habits(made))  # noqa: B010  mypy would have it never change
+            setattr(cls, "__init__", explains(_with_habits(made)))  # noqa: B010  mypy: it never changes
 
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):

@@ -12,6 +12,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.devices import check_device
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import without_meaning
@@ -255,3 +256,6 @@ def binomial(count: Any, prob: Any, generator: Generator | None = None) -> Any:
     drawn = rand((most, *count.shape), generator=generator) < prob.detach()
     tried = operators["arange"].public(most).reshape((-1, *([1] * count.ndim))) < count
     return (drawn & tried).sum(dim=0).to(prob.dtype)
+
+
+explain_room(globals())

@@ -9,6 +9,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import explains
 from trilobite.framework import random
 from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import activation as c
@@ -45,6 +46,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return pointwise(c.hardtanh, input, inplace, low=float(min_val), high=float(max_val))
 
 
+@explains
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x above the threshold, else the value."""
     return pointwise(c.threshold, input, inplace, threshold=float(threshold), value=float(value))
@@ -55,6 +57,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return pointwise(c.leaky_relu, input, inplace, slope=float(negative_slope))
 
 
+@explains
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x, or weight·x below 0; one weight for all, or one per channel (axis 1)."""
     return run(_prelu, input, weight)
@@ -85,11 +88,13 @@ def rrelu(
     return assign(input, out, "rrelu in place") if inplace else out
 
 
+@explains
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x, and 0 within ±lambd."""
     return run(c.hardshrink, input, lambd=float(lambd))
 
 
+@explains
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd."""
     if lambd < 0:
@@ -177,6 +182,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return run(c.gelu if approximate == "none" else c.gelu_tanh, input)
 
 
+@explains
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along an axis times the sigmoid of the second."""
     return run(_glu, input, axis=dim)
@@ -225,6 +231,7 @@ def _over_axis(fn: Callable[..., Value], what: str, x: Value, axis: int, dtype: 
     return table["reshape"](fn(table["reshape"](x, shape=(1,)), axis, dtype=dtype), shape=())
 
 
+@explains
 def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
     """softmax of -x."""
     return softmax(wrap(table["neg"](input._read())), dim, dtype)

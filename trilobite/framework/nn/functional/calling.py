@@ -11,6 +11,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.conversion import asarray
 from trilobite.framework.ops.inplace import assign
@@ -46,9 +47,10 @@ def of_tensors(fn: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return fn(*args, **kwargs)
-        except (AttributeError, TypeError):
-            check_operands(fn, args, kwargs, fn.__name__)
-            raise
+        except RAW as error:
+            if isinstance(error, (AttributeError, TypeError)):
+                check_operands(fn, args, kwargs, fn.__name__)
+            raise_explained(error, fn, args, kwargs, fn.__name__)
 
     return call  # type: ignore[return-value]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from trilobite.base.rooms import inner_room
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import packing as rnn
 from trilobite.framework.nn.skeleton import functional_call
@@ -65,3 +66,6 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 def __getattr__(name: str) -> Any:
     return inner_room("nn.utils", name)
+
+
+explain_room(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.ops.registry import operators
@@ -31,3 +32,6 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     """A linear layer that does what linear and bn do in evaluation."""
     return _folded(linear, bn, 0)
+
+
+explain_room(globals())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.functional import normalize
 from trilobite.framework.nn.module import Module
@@ -130,3 +131,6 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     for label in ("orig", "u", "v"):
         delattr(module, f"{name}_{label}")
     return _plain_again(module, name, value, row)
+
+
+explain_room(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.functional import normalize
 from trilobite.framework.nn.module import Module
@@ -121,3 +122,6 @@ def orthogonal(
     register_parametrization(module, name, _Orthogonal(orthogonal_map or "matrix_exp"))
     init.zeros_(module.parametrizations[name].original)  # type: ignore[attr-defined]
     return module
+
+
+explain_room(globals())

@@ -12,6 +12,7 @@ import numpy as np
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.base.rooms import inner_room
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.creation import tensor
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.pytorch.utils.samplers import (
@@ -238,6 +239,12 @@ class DataLoader(Generic[T]):
         self.batch_sampler = batch_sampler
 
     def _check(self, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+        if not hasattr(self.dataset, "__getitem__") and not hasattr(self.dataset, "__iter__"):
+            raise ArgumentError(
+                f"DataLoader: the dataset is {self.dataset!r}",
+                where=user_location(),
+                expected="items by number (`__getitem__` and `__len__`), or a stream (`__iter__`)",
+            )
         wrong = None
         if self.streamed and (shuffle or sampler is not None or batch_sampler is not None):
             wrong = "shuffle, sampler and batch_sampler of a stream, which has an order of its own"
@@ -342,3 +349,6 @@ def __getattr__(name: str) -> Any:
 
         return DistributedSampler
     return inner_room("utils.data", name)
+
+
+explain_room(globals())

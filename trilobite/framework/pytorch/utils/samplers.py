@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.creation import tensor
 from trilobite.framework.random.calls import multinomial, randint, randperm
 from trilobite.framework.random.generator import Generator
@@ -109,3 +110,6 @@ class BatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         n = len(self.sampler)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+explain_room(globals())
