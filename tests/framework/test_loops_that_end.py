@@ -79,3 +79,19 @@ def test_laws_of_infinite_concentration() -> None:
     tb.manual_seed(0)
     assert distributions.Gamma(math.inf, 1.0, validate_args=False).sample().item() == math.inf
     assert math.isnan(distributions.Beta(math.inf, math.inf, validate_args=False).sample().item())
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", ["svd", "svdvals", "pinv", "cond", "matrix_rank", "lstsq"])
+def test_singular_values_of_infinities(name: str, odd: float) -> None:
+    """Matrices beside the one with an infinity stay as they are."""
+    x = np.random.default_rng(0).random((2, 3, 3)).astype("f4") + 0.1
+    x[0, 0, 0] = odd
+    fn = getattr(tb.linalg, name)
+    if name == "lstsq":
+        assert np.isnan(fn(tb.tensor(x[0]), tb.tensor(x[1]))[0].numpy()).any()
+        return
+    found, alone = fn(tb.tensor(x)), fn(tb.tensor(x[1]))
+    if name == "svd":
+        found, alone = found[1], alone[1]
+    np.testing.assert_allclose(found[1].numpy(), alone.numpy(), rtol=1e-5)

@@ -62,6 +62,8 @@ def _svd(x: Array, full: bool) -> tuple[Array, Array, Array]:
         u = np.broadcast_to(np.eye(m, rows, dtype=x.dtype), (*x.shape[:-2], m, rows))
         v = np.broadcast_to(np.eye(columns, n, dtype=x.dtype), (*x.shape[:-2], columns, n))
         return u.copy(), np.zeros((*x.shape[:-2], k), real_of(x.dtype)), v.copy()
+    if not np.isfinite(x).all():  # LAPACK's iterations need not end for an infinity
+        raise np.linalg.LinAlgError("an infinity or NaN inside")
     found = np.linalg.svd(x, full_matrices=full)
     return found.U, found.S, found.Vh
 
