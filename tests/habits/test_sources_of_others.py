@@ -228,3 +228,10 @@ def test_names_that_are_only_names() -> None:
         tb.distributed.rpc.init_rpc("worker")
     with pytest.raises(ImportError, match="no_such_name"):
         exec("from trilobite.jit import no_such_name")
+
+
+def test_a_list_takes_the_extents_of_a_shape() -> None:
+    sizes, shape = [1], tb.zeros(2, 3).shape
+    sizes += shape
+    assert type(sizes) is list and sizes == [1, 2, 3]
+    assert type((1, *()) + shape) is type(shape) and (1,) + shape == (1, 2, 3)

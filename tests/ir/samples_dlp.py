@@ -40,4 +40,15 @@ def _to_grid(rng: np.random.Generator) -> Iterator[tuple[list[Array], dict[str, 
             yield [x, _scales(rng, shape), rng.integers(-9, 9, shape).astype(dtype)], {"dtype": dtype}
 
 
-samples = {"rescale": _rescale, "scaled": _scaled, "to_grid": _to_grid}
+def _join(rng: np.random.Generator) -> Iterator[tuple[list[Array], dict[str, Any]]]:
+    for dtype, relu in ((dt.int8, True), (dt.int16, False), (dt.float32, True)):
+        for shape in SHAPES:
+            a = rng.standard_normal(shape).astype(np.float32)
+            numbers = {"b_zero": 3.0, "b_scale": 0.125, "out_scale": 7.5, "out_zero": -2.0}
+            yield (
+                [a, rng.integers(-120, 120, shape).astype(np.int8)],
+                {**numbers, "relu": relu, "dtype": dtype},
+            )
+
+
+samples = {"join": _join, "rescale": _rescale, "scaled": _scaled, "to_grid": _to_grid}

@@ -9,6 +9,7 @@ from trilobite.processor.isa.formats import U8
 from trilobite.processor.isa.row import GDRAM, Region
 from trilobite.processor.machine import load_machine
 from trilobite.processor.sim.timing import cost
+from trilobite.processor.sim.timing.dram import channels_of
 
 MACHINE = load_machine("dlp-m")
 GRANULE, BURST = MACHINE.dram.granule_bytes, MACHINE.dram.burst_bytes
@@ -51,4 +52,4 @@ def test_granules_of_few_pieces_are_counted_one_by_one(count: int, stride: int, 
 def test_channels_of_few_pieces_follow_their_stride(count: int, step: int) -> None:
     region = Region(0, U8, (count, 64), (step * BURST, 1), GDRAM)
     wanted = sorted({n * step % MACHINE.dram.channels for n in range(count)})
-    assert list(cost._channels(MACHINE, region)) == wanted
+    assert list(channels_of(MACHINE, region)) == wanted

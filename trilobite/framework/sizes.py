@@ -36,8 +36,8 @@ class Size(tuple[Any, ...]):
     __rmul__ = __mul__
 
     def __radd__(self, other: Any) -> Size:
-        """A tuple before it; also `sum(shapes, ())`."""
-        return Size((*other, *self)) if isinstance(other, (tuple, list)) else NotImplemented
+        """A tuple before it; also `sum(shapes, ())`. A list takes its extents: `sizes += x.shape`."""
+        return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
 
 
 pytree.register(Size, lambda x: (x, None), lambda _, children: Size(children))

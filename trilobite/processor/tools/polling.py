@@ -1,8 +1,9 @@
 """Scalar loads that poll: those whose value only says whether to go on.
 
 Enters: a program and the place of a load. Leaves: whether the load may meet atomics of other cores without
-order. It may if it lies in a loop that does nothing but look again, or if its value reaches branches alone. A
-value that is stored, or that a tensor instruction or an atomic takes, is data, and wants a barrier before it.
+order. It may if it lies in a loop that does nothing but look again, or if its value reaches branches alone,
+or a compare-and-swap that expects it: what another core has changed meanwhile is noticed there. A value that
+is stored, or that a tensor instruction or another atomic takes, is data, and wants a barrier before it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.program import Program
 
 STACK = 62
+EXPECTED = 2  # of the registers of a compare-and-swap, what memory must hold
 MOST_STEPS = 2000
 JUMPS = frozenset(("JUMP", "RET"))
 QUIET = frozenset(("SYNC", "NOP", "SLOAD", "SREAD"))
@@ -73,6 +75,8 @@ class Polling:
             if at >= len(self._instructions):
                 continue
             instruction = self._instructions[at]
+            if instruction.mnemonic == "CAS" and instruction.registers[EXPECTED] in carriers:
+                continue
             if _takes(instruction, carriers):
                 return True
             left = _passed_on(instruction, carriers)
