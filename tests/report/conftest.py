@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import trilobite as tb
+from tests.report.launches import launched
 from tools.browser import CHROMIUM, Browser
 from trilobite.framework import nn
+from trilobite.processor import Run
 from trilobite.report import Subject, write_page
 from trilobite.report.network import subjects_of
 
@@ -25,6 +27,11 @@ def browser() -> Iterator[Browser]:
         pytest.skip("Chromium is not installed")
     with Browser() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return launched()
 
 
 class Small(nn.Module):

@@ -6,12 +6,10 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import trilobite as tb
 from trilobite.compiler.targets.cpu.tools.profiling import Event, Profile, Row
-from trilobite.processor.device import Device
 from trilobite.processor.sim.run import Run
 from trilobite.report import feed as feeds
 from trilobite.report.cpu import LONGEST_CODE, _bound, cpu_subject, first_lines
@@ -175,25 +173,6 @@ def test_rows_of_layers() -> None:
 
 
 # -- launches ------------------------------------------------------------------------------------------------
-
-KERNEL = """
-    .entry scale
-    .nram
-    x: .space 4096 * 4
-    .text
-    scale:
-        LA     $10, x
-        VLOAD  $10, $1, $0, #0
-        VMS    $10, $1, $10, $2
-        VSTORE $10, $1, $0, #0
-"""
-
-
-@pytest.fixture(scope="module")
-def run() -> Run:
-    device = Device("dlp-s")
-    values = np.arange(1000, dtype=np.float32)
-    return device.launch(device.load(KERNEL)["scale"], args=[device.array(values), 1000, 0.5])
 
 
 def test_figures_of_a_launch(run: Run) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.report.launches import KERNEL
 from trilobite.base.errors import FileError
 from trilobite.processor import Device, Run
 from trilobite.report import Subject, processor_subject, write_page
@@ -22,25 +23,6 @@ from trilobite.report.network import _sentence
 from trilobite.report.page import kept_subjects, page_text
 from trilobite.report.processor import function_and_line
 from trilobite.report.subjects import Lane, Table
-
-KERNEL = """
-    .entry scale
-    .nram
-    x: .space 4096 * 4
-    .text
-    scale:
-        LA     $10, x
-        VLOAD  $10, $1, $0, #0
-        VMS    $10, $1, $10, $2
-        VSTORE $10, $1, $0, #0
-"""
-
-
-@pytest.fixture(scope="module")
-def run() -> Run:
-    device = Device("dlp-s")
-    values = np.arange(1000, dtype=np.float32)
-    return device.launch(device.load(KERNEL)["scale"], args=[device.array(values), 1000, 0.5])
 
 
 def data_of(text: str) -> dict[str, Any]:
