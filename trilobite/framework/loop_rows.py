@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.base.axes import merged
 from trilobite.ir.graph import Var
 from trilobite.ir.types import TensorType
 from trilobite.native.ufunc_loops import Loop, Place, Row, copying, loop_of
@@ -115,7 +116,9 @@ class Rows:
 
     def each(self, loop: Loop, *xs: Seen) -> None:
         """A loop over all elements of operands of one shape: along the longest axis, for each other place."""
-        sizes, strides = _merged(xs)
+        sizes, strides = merged(xs[0].shape, [x.strides for x in xs])
+        if not sizes:
+            sizes, strides = [1], [[0] for _ in xs]
         inner = max(range(len(sizes)), key=sizes.__getitem__)
         outer = [i for i in range(len(sizes)) if i != inner]
         steps = tuple(s[inner] for s in strides)
@@ -129,22 +132,3 @@ def needed(loop: Loop | None) -> Loop:
     if loop is None:
         raise NoLoop
     return loop
-
-
-def _merged(xs: Sequence[Seen]) -> tuple[list[int], list[list[int]]]:
-    """Axes of operands of one shape, those that are one stretch in all of them as one; at least one."""
-    sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in xs]
-    for i, d in enumerate(xs[0].shape):
-        now = [x.strides[i] for x in xs]
-        if d == 1:
-            continue
-        if sizes and all(s[-1] == n * d for s, n in zip(strides, now, strict=True)):
-            sizes[-1] *= d
-            for s, n in zip(strides, now, strict=True):
-                s[-1] = n
-        else:
-            sizes.append(d)
-            for s, n in zip(strides, now, strict=True):
-                s.append(n)
-    return (sizes, strides) if sizes else ([1], [[0] for _ in xs])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from trilobite.base.axes import merged as fewest_axes
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, VectorBody
 from trilobite.compiler.targets.dlp.kernels.spread import Spread
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, strided_copy
@@ -58,24 +59,9 @@ class Tiling:
 
 
 def merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same space in as few axes as these arrays allow."""
-    sizes: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
-    for axis, n in enumerate(shape):
-        if n == 1:
-            continue
-        mine = [s[axis] for s in strides]
-        if sizes and all(old[-1] == n * new for old, new in zip(steps, mine, strict=True)):
-            sizes[-1] *= n
-            for old, new in zip(steps, mine, strict=True):
-                old[-1] = new
-        else:
-            sizes.append(n)
-            for old, new in zip(steps, mine, strict=True):
-                old.append(new)
-    if not sizes:
-        return [1], [[1] for _ in strides]
-    return sizes, steps
+    """The same space in as few axes as these arrays allow, at least one."""
+    sizes, steps = fewest_axes(shape, strides)
+    return (sizes, steps) if sizes else ([1], [[1] for _ in strides])
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
