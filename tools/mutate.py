@@ -1,6 +1,7 @@
 """Does the suite notice small faults? Draws mutants by room, runs tests that reach them, says who survived.
 
     python -m tools.mutate --count 300 --seed 1 --seconds 3600      # goes on where it was stopped
+    python -m tools.mutate --whole                                  # then nearly all tests of `make test`
     python -m tools.mutate --tests tests/ir tests/nn                # only what these tests notice
     python -m tools.mutate --report                                 # the table alone
     python -m tools.mutate --page                                   # the table into docs/testing.md
@@ -35,14 +36,12 @@ from typing import Any
 from tools import witnesses
 from tools.mutants import Mutant, mutants_of, planted
 from tools.planted import CALL, SITE
-from tools.witnesses import Trial
+from tools.witnesses import QUICK, WHOLE, Bounds, Trial
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".mutants"
 KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
-MOST_SECONDS = 6.0  # of processor time of the tests of one file that judge one mutant
-MOST_FILES = 6  # of tests that judge one mutant, but for those of its room that need no process of their own
 PATIENCE = 3.0  # seconds of processor time for fixtures and first calls
 SLOWER = 6  # times what they took asleep: then a mutant hangs
 OWN = 4.0  # so much more are the words of its room's tests worth
@@ -141,8 +140,10 @@ def _listed(pattern: str) -> list[str]:
 class Campaign:
     """What one seed has drawn, and the files that its verdicts are kept in."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bounds: Bounds = QUICK) -> None:
         self.folder = folder
+        self.bounds = bounds
+        self.noted = folder / bounds.kept
         self.mutants: list[Mutant] = []
         if (folder / "drawn.json").exists():
             rows = json.loads((folder / "drawn.json").read_text(encoding="utf-8"))
@@ -150,13 +151,15 @@ class Campaign:
         self.entries = {path: ENTRIES + n for n, path in enumerate(sorted({m.path for m in self.mutants}))}
 
     @classmethod
-    def begun(cls, folder: Path, count: int, seed: int, rooms: Sequence[str]) -> Campaign:
+    def begun(
+        cls, folder: Path, count: int, seed: int, rooms: Sequence[str], bounds: Bounds = QUICK
+    ) -> Campaign:
         """Drawn and planted once; later runs go on with the same."""
         if not (folder / "drawn.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
             rows = [asdict(mutant) for mutant in drawn(count, seed, rooms)]
             (folder / "drawn.json").write_text(json.dumps(rows), encoding="utf-8")
-        made = cls(folder)
+        made = cls(folder, bounds)
         made.plant()
         return made
 
@@ -183,7 +186,7 @@ class Campaign:
         """
         until = time.monotonic() + seconds
         for own in (True, False):
-            done = {row["file"] for row in _rows(self.folder / "met.jsonl") if own or row["others"]}
+            done = {row["file"] for row in _rows(self.noted) if own or row["others"]}
             for file in [file for file in files if file not in done][worker::workers]:
                 if time.monotonic() > until:
                     return
@@ -191,22 +194,24 @@ class Campaign:
 
     def _look(self, file: str, own: bool) -> None:
         """The first time its tests are noted, too."""
-        stage = witnesses.Stage(self.folder, ROOT)
+        stage = witnesses.Stage(self.folder, ROOT, self.bounds)
         log = partial(self._log, file)
         if own:
             met = stage.met(file, lambda met: self._trials(file, met, own), log)
         else:
-            met = next((row["met"] for row in _rows(self.folder / "met.jsonl") if row["file"] == file), [])
+            met = next((row["met"] for row in _rows(self.noted) if row["file"] == file), [])
             if trials := self._trials(file, met, own):
                 stage.judged(file, trials, log)
         for trial in self._trials(file, met, own, at_import=True):
             stage.judged_from_the_start(file, trial, log)
-        _log(self.folder / "met.jsonl", {"file": file, "others": not own, "met": met if own else []})
+        _log(self.noted, {"file": file, "others": not own, "met": met if own else []})
 
     def _trials(
         self, file: str, met: Sequence[dict[str, Any]], own: bool, at_import: bool = False
     ) -> list[Trial]:
         verdicts = self.verdicts()
+        rows = _rows(self.folder / "verdicts.jsonl")
+        before = {(row["number"], row["tests"]) for row in rows if row["file"] == file}
         trials = []
         for number, mutant in enumerate(self.mutants):
             tests = sorted(self._reaching(number, mutant, file, met), key=lambda row: row["seconds"])
@@ -214,9 +219,10 @@ class Campaign:
             is_cheap = file in WALKS or (own and not at_import)
             others = is_own(mutant, file) != own or self._is_enough(number, is_cheap)
             if tests and not decided and not others and mutant.at_import == at_import:
-                chosen = list(_within(tests))
+                chosen = list(_within(tests, self.bounds.trial))
                 limit = PATIENCE + SLOWER * sum(row["seconds"] for row in chosen)
-                trials.append(Trial(number, tuple(row["test"] for row in chosen), limit))
+                if (number, len(chosen)) not in before:  # else bounds have widened, but found no more
+                    trials.append(Trial(number, tuple(row["test"] for row in chosen), limit))
         return trials
 
     def _log(self, file: str, trial: Trial, verdict: str, witness: str) -> None:
@@ -240,7 +246,7 @@ class Campaign:
         if is_cheap:
             return False
         tried = [row for row in _rows(self.folder / "verdicts.jsonl") if row["number"] == number]
-        return sum(row["file"] not in WALKS for row in tried) >= MOST_FILES
+        return sum(row["file"] not in WALKS for row in tried) >= self.bounds.files
 
     def verdicts(self) -> dict[int, str]:
         """By number; what no test reached has none."""
@@ -262,12 +268,12 @@ class Campaign:
         ]
 
 
-def _within(tests: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _within(tests: Sequence[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
     """The quickest ones, as many as fit; at least one."""
     spent = 0.0
     for row in tests:
         spent += row["seconds"]
-        if spent > MOST_SECONDS and row is not tests[0]:
+        if spent > seconds and row is not tests[0]:
             return
         yield row
 
@@ -319,7 +325,7 @@ def table(rows: Sequence[dict[str, str]]) -> str:
 
 def write_page(campaign: Campaign, seed: int) -> None:
     """The table into the page, with the day, the commit that it holds for, and how far it came."""
-    rows, looked = campaign.rows(), {row["file"] for row in _rows(campaign.folder / "met.jsonl")}
+    rows, looked = campaign.rows(), {row["file"] for row in _rows(campaign.noted)}
     command = ["git", "log", "-1", "--format=%h"]
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     page = ROOT / "docs" / "testing.md"
@@ -367,6 +373,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--room", action="append", default=[], choices=sorted(ROOMS))
     parser.add_argument("--tests", nargs="+", default=[], help="only these folders or files of tests")
+    parser.add_argument("--whole", action="store_true", help="bounds so wide that nearly all tests judge")
     parser.add_argument("--report", action="store_true", help="the table of what was judged before")
     parser.add_argument("--page", action="store_true", help="write the table into docs/testing.md")
     given = parser.parse_args()
@@ -374,7 +381,9 @@ def main() -> None:
     if given.page:
         return write_page(Campaign(folder), given.seed)
     if not given.report:
-        campaign = Campaign.begun(folder, given.count, given.seed, given.room)
+        campaign = Campaign.begun(
+            folder, given.count, given.seed, given.room, WHOLE if given.whole else QUICK
+        )
         files = by_relevance(test_files(given.tests), campaign.undecided())
         side_by_side(campaign, files, given.seconds, given.workers)
     rows = Campaign(folder).rows()

@@ -4,8 +4,8 @@ Enters: a file of tests, the folder with planted mutants. Leaves: for each test 
 passed by and the seconds of processor time it took; for a mutant the test that failed while it was awake.
 One process imports the package and collects the file; from it each trial is forked, so that all begin alike
 and no trial pays for that again. What runs when a module is imported is awake from the start, in a process of
-its own. A test that takes longer than `SLOW` is skipped: it is no witness. Where a file takes longer than
-`LONGEST`, the rest of its tests are left out; a seeded order decides which.
+its own. A test that takes longer than the bounds say is skipped: it is no witness. Where a file takes longer
+than they say, the rest of its tests are left out; a seeded order decides which.
 """
 
 from __future__ import annotations
@@ -31,13 +31,28 @@ import pytest
 
 from tools import planted
 
-SLOW = 3.0  # seconds of processor time of one test
-LONGEST = 8.0  # of one file's tests
 START = 20.0  # to import and collect
 WALL = 20  # times as long on the clock: others work on this machine, too
 LARGEST = 6 << 30  # bytes of a process
 _END_WITH_PARENT = 1  # of Linux's prctl
 _NEVER_SHARED = ("programs", "mappings")  # kept under digests of the sources, which do not change here
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Seconds of processor time of one test, of one file's tests, of those of one file that judge one mutant;
+    files of others' tests that judge one mutant; the name of the file that holds what was met within them.
+    """
+
+    test: float
+    file: float
+    trial: float
+    files: int
+    kept: str
+
+
+QUICK = Bounds(3.0, 8.0, 6.0, 6, "met.jsonl")
+WHOLE = Bounds(60.0, 400.0, 120.0, 40, "whole.jsonl")  # nearly all that `make test` runs
 
 
 @dataclass(frozen=True)
@@ -55,12 +70,14 @@ class Stage:
 
     folder: Path
     root: Path
+    bounds: Bounds = QUICK
 
     def met(self, file: str, trials: Callable[[list[Row]], Iterable[Trial]], log: Log) -> list[Row]:
         """What each test passes by, and then the trials that follow from it."""
 
         def look(tests: Tests) -> object:
-            status, rows = _forked(tests.record, self.folder, START + 2 * LONGEST)
+            work = partial(tests.record, self.bounds)
+            status, rows = _forked(work, self.folder, START + 2 * self.bounds.file)
             found = rows if status == "ended" else []
             self._try(tests, file, trials(found), log)
             return found
@@ -128,7 +145,7 @@ class Tests:
         if self.outcomes.get(report.nodeid, "passed") == "passed":
             self.outcomes[report.nodeid] = report.outcome
 
-    def record(self) -> list[dict[str, Any]]:
+    def record(self, bounds: Bounds) -> list[dict[str, Any]]:
         """In a fork: the tests that pass, what they pass by, and their seconds."""
         self._forget()
         planted.wake(planted.NONE)
@@ -138,7 +155,7 @@ class Tests:
         for item in items:
             planted.seen.clear()
             before = time.process_time()
-            with skipped_after(SLOW):
+            with skipped_after(bounds.test):
                 self._run(item)
             numbers = set(planted.seen)
             if children.exists():
@@ -147,7 +164,7 @@ class Tests:
             if self.outcomes.get(item.nodeid) == "passed":
                 seconds = time.process_time() - before
                 rows.append({"test": item.nodeid, "seconds": seconds, "met": sorted(numbers)})
-            if time.process_time() - began > LONGEST:
+            if time.process_time() - began > bounds.file:
                 break
         return rows
 

@@ -139,3 +139,19 @@ def test_a_convolution_without_a_name_has_that_of_its_result(
     monkeypatch.setattr(assets, "fetch", lambda name: path)
     (one,) = int8.convolutions("any")
     assert one.name == result and one.model.graph.name == "conv"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_being_done_is_said_on_a_terminal_alone(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    part = Part("a")
+    with part.doing("a picture"):
+        during = capsys.readouterr().out
+    after = capsys.readouterr().out
+    assert during == ("    … a picture" if terminal else "")
+    assert after == ("\r\x1b[K" if terminal else "") and 0 <= part.numbers["a picture"] < 60
+    with pytest.raises(ValueError, match="no"), part.doing("another"):
+        raise ValueError("no")
+    assert "another" in part.numbers

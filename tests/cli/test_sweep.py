@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 import trilobite as tb
 from trilobite.base.errors import ArgumentError
-from trilobite.cli import COMMANDS
+from trilobite.cli import COMMANDS, networks
 from trilobite.cli.application import application
-from trilobite.cli.sweep import Job, Point, axes_of, front, jobs_of, points_of
+from trilobite.cli.sweep import Job, Point, axes_of, front, jobs_of, measured, points_of, table
 from trilobite.processor.machine import load_machine
 from trilobite.processor.tools.sweep import grid
 from trilobite.report.scatter import ticks
@@ -96,3 +97,42 @@ def test_wrong_fields_and_unpublished_geometries_are_refused(model: Path) -> Non
     assert "not published" in str(found.exception)
     found = call("sweep", model, "--vary", "dram.gb_per_s=1", "--dtype", "int8", "--workers", 1)
     assert "a network of the zoo" in str(found.exception)
+
+
+def test_the_table_marks_the_front_and_nothing_else() -> None:
+    points = [
+        Point("a", "mapped anew", 1200, 1.5e-3, 2e-3, 3.25),
+        Point("bcd", "replayed", 7, 1e-3, 4e-3, 10.0),
+    ]
+    lines = table(points, {"bcd"}).splitlines()
+    assert [line[0] for line in lines] == [" ", " ", "*", "*"] and lines[-1].startswith("* no other")
+    assert lines[1].split() == ["a", "1,200", "1.5000", "2.0000", "3.25", "mapped", "anew"]
+    assert lines[2].split() == ["*", "bcd", "7", "1.0000", "4.0000", "10.00", "replayed"]
+    assert len({line.index(word) for line, word in zip(lines[1:3], ("mapped", "replayed"), strict=True)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "jobs", "want"), [(0, 3, 5, 3), (2, 8, 5, 2), (0, None, 5, 1), (9, 8, 4, 4)]
+)
+def test_as_many_processes_as_cores_unless_told(
+    workers: int, cores: int | None, jobs: int, want: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def done(all_jobs: Any, many: int) -> Any:
+        given.append(many)
+        return [[Point(f"p{i}", "", 1, 1.0, 1.0, 1.0)] for i, _ in enumerate(all_jobs)]
+
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("trilobite.cli.sweep._done", done)
+    job = Job("m", (), (), "float32", ())
+    assert list(measured([job] * jobs, jobs, workers)) == [f"p{i}" for i in range(jobs)] and given == [want]
+
+
+def test_a_step_of_a_network_is_one_of_adam() -> None:
+    """Whose first step moves every parameter that has a slope by the rate."""
+    net = tb.nn.Linear(3, 4)
+    before = net.weight.detach().numpy().copy()
+    x, y = tb.tensor(np.ones((2, 3), np.float32)), tb.tensor(np.asarray([0, 1]))
+    networks._step(net)(x, y)
+    np.testing.assert_allclose(np.abs(net.weight.detach().numpy() - before), 1e-3, rtol=1e-3)

@@ -42,7 +42,8 @@ def as_dtype(
     values: list[Array], attributes: dict[str, Any], dtype: Any
 ) -> tuple[list[Array], dict[str, Any]]:
     """Doubles in another dtype, and results that were to be double."""
-    changed = [v.astype(dtype) if v.dtype == dt.float64 else v for v in values]
+    with np.errstate(over="ignore"):
+        changed = [v.astype(dtype) if v.dtype == dt.float64 else v for v in values]
     wanted = {k: dtype if k == "dtype" and v == dt.float64 else v for k, v in attributes.items()}
     return changed, wanted
 
@@ -78,16 +79,12 @@ def compare(got: Array, want: Array, what: str, rough: float) -> None:
     assert near.all(), f"{what}: {got[~near][:5]} instead of {want[~near][:5]}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_largest_sample(name: str) -> None:
-    if name in OWN_SIGNS:
-        pytest.skip("checked by what its result is for")
-    values, attributes = max(rows(name), key=lambda row: sum(v.size for v in row[0]))
-    check(name, "dlp-s", values, attributes)
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("dlp-m", "odd")]
+SUMS = ("dot", "conv", "conv_input_grad", "conv_weight_grad")  # what cancels in them keeps few digits
+SMALL = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e3m4)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("machine", ["dlp-s", "dlp-m", "odd"])
+@pytest.mark.parametrize("machine", ["dlp-s", *LONG])
 @pytest.mark.parametrize("name", NAMES)
 def test_all_samples(name: str, machine: str, odd_machine: Path) -> None:
     if name in OWN_SIGNS:
@@ -96,8 +93,7 @@ def test_all_samples(name: str, machine: str, odd_machine: Path) -> None:
         check(name, str(odd_machine) if machine == "odd" else machine, values, attributes)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e3m4])
+@pytest.mark.parametrize("dtype", [dt.float32, *(pytest.param(d, marks=pytest.mark.long) for d in SMALL)])
 @pytest.mark.parametrize("name", NAMES)
 def test_floats_of_all_sizes(name: str, dtype: Any) -> None:
     """Samples are chosen for doubles: rounded to a small format some inputs are no longer in the domain,
@@ -113,7 +109,8 @@ def test_floats_of_all_sizes(name: str, dtype: Any) -> None:
             record_graph(lambda *xs, w=wanted: _all(name, xs, w), [type_of(v) for v in changed], name)
         except Exception:
             continue  # a dtype that the primitive does not take
-        check(name, "dlp-s", changed, wanted, rough=2e-2 if dtype.itemsize < 4 else 0.0)
+        rough = 2e-2 if dtype.itemsize < 4 else 1e-4 if name in SUMS else 0.0
+        check(name, "dlp-s", changed, wanted, rough)
 
 
 def _all(name: str, xs: Any, attributes: dict[str, Any]) -> list[Any]:

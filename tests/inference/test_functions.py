@@ -114,3 +114,15 @@ def test_a_body_within_a_function_has_names_of_its_own() -> None:
     y = run([own("Chosen", "x", "t"), own("Chosen", "t", "y")], [chosen])[0]
     once = -X if X.sum() > 0 else np.abs(X)
     np.testing.assert_array_equal(y, -once if once.sum() > 0 else np.abs(once))
+
+
+@pytest.mark.parametrize("most", [4, 5, 6])
+def test_as_many_nodes_as_are_allowed_are_taken(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two calls, and their two bodies of one node each, and one beside them."""
+    monkeypatch.setattr("trilobite.inference.functions._MOST", most)
+    nodes = [own("Sloped", "x", "t", slope=0.25), own("Sloped", "t", "u", slope=0.5), node("Neg", "u", "y")]
+    if most < 5:
+        with pytest.raises(tb.errors.FileError, match="too often"):
+            run(nodes, [SLOPED])
+    else:
+        np.testing.assert_array_equal(run(nodes, [SLOPED])[0], -sloped(sloped(X, 0.25), 0.5))

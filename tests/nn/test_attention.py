@@ -235,3 +235,26 @@ def test_a_symbolic_length_serves_many(target: str) -> None:
         for a, b in pairs:
             np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=bound, atol=bound)
     assert f.recompilations == g.recompilations == []
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    ("query", "key", "value", "right"),
+    [
+        ((2, 3, 6), (2, 5, 4), (2, 5, 8), True), ((2, 3, 6), (2, 5, 4), (2, 4, 8), False),
+        ((2, 3, 6), (1, 5, 4), (1, 5, 8), False), ((1, 3, 6), (2, 5, 4), (2, 5, 8), False),
+        ((2, 3, 4), (2, 5, 4), (2, 5, 8), False), ((2, 3, 6), (2, 5, 6), (2, 5, 8), False),
+        ((2, 3, 6), (2, 5, 4), (2, 5, 6), False),
+    ],
+)  # fmt: skip
+def test_sizes_of_query_key_and_value(
+    query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], right: bool, batch_first: bool
+) -> None:
+    net = tb.nn.MultiheadAttention(6, 2, kdim=4, vdim=8, batch_first=batch_first)
+    given = [tb.ones(s if batch_first else (s[1], s[0], s[2])) for s in (query, key, value)]
+    if right:
+        assert net(*given)[0].shape == given[0].shape
+        return
+    with pytest.raises(ShapeError, match=r"MultiheadAttention of .* features") as e:
+        net(*given)
+    assert "(6, 4, 8) features, one batch, a value per key" in str(e.value)

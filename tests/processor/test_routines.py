@@ -222,3 +222,33 @@ def test_filters_that_are_dealt_to_lanes(name: str, operands_for: Any, values_fo
     for row in ROWS:
         if row.mnemonic == name:
             check(row, 6, 3, dealt, values_for)
+
+
+@pytest.mark.parametrize("name", ["VPOOLX", "VPOOL", "VREDUCE", "VARGMAX", "VARGMIN", "VUNPOOL"])
+def test_places_and_values_where_many_are_equal(name: str, operands_for: Any) -> None:
+    """The first of equal ones is the one, the first NaN before all; windows of any size and step."""
+
+    def drawn(rng: np.random.Generator, row: Row, formats: tuple[Any, ...]) -> Operands:
+        o: Operands = operands_for(rng, row, formats)
+        if "kh" in o.values:
+            kh, kw = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+            o.values |= {"kh": kh, "kw": kw, "h": kh + int(rng.integers(0, 6)),
+                         "w": kw + int(rng.integers(0, 6)), "sh": int(rng.integers(1, 4)),
+                         "sw": int(rng.integers(1, 4)), "c": int(rng.integers(1, 20))}  # fmt: skip
+        elif "length" in o.values:
+            o.values |= {"outer": int(rng.integers(1, 5)), "length": int(rng.integers(1, 34)),
+                         "inner": int(rng.integers(1, 9))}  # fmt: skip
+        else:
+            o.values["n"] = int(rng.integers(1, 130))
+        return o
+
+    def equal(rng: np.random.Generator, fmt: Any, shape: tuple[int, ...], wild: bool) -> Any:
+        values = rng.integers(-2 if fmt.kind != "uint" else 0, 3, shape).astype(fmt.dtype)
+        if fmt.kind == "float" and wild:
+            values = np.where(rng.random(shape) < 0.1, np.asarray(np.nan, values.dtype), values)
+            values = np.where(rng.random(shape) < 0.2, np.asarray(-0.0, values.dtype), values)
+        return values
+
+    for row in ROWS:
+        if row.mnemonic == name:
+            check(row, 3, 3, drawn, equal)

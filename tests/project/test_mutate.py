@@ -260,11 +260,12 @@ def test_it_ends():
 """
 CAMPAIGN = """
 import sys
+from dataclasses import replace
 from pathlib import Path
-import tools.mutate as mutate, tools.witnesses as witnesses
+import tools.mutate as mutate
 mutate.ROOT = Path(sys.argv.pop(1))
 mutate.PLACE = mutate.ROOT / ".mutants"
-mutate.PATIENCE, witnesses.SLOW = 0.2, 0.3
+mutate.PATIENCE, mutate.QUICK = 0.2, replace(mutate.QUICK, test=0.3)
 mutate.main()
 """
 
@@ -294,3 +295,7 @@ def test_a_campaign_tells_who_is_noticed_by_whom(mutate: ModuleType, tree: Path,
         "test_looks", "test_a_process",
     }  # fmt: skip
     assert len({row["number"] for row in rows}) == len(rows)
+    subprocess.run([*command, "--whole"], cwd=root, check=True, capture_output=True, timeout=200)
+    more = [json.loads(line) for line in (campaign.folder / "verdicts.jsonl").read_text().splitlines()]
+    assert more[: len(rows)] == rows
+    assert {row["witness"].rpartition("::")[2] for row in more[len(rows) :]} == {"test_is_slow"}

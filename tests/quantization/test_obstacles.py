@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.framework.quantization.plan import _adds_up, _count, make_plan
+from trilobite.framework.quantization.plan import _adds_up, _count, _stored_at_joins, make_plan
 from trilobite.framework.quantization.prepare import prepare
 from trilobite.framework.quantization.scheme import Scheme
 
@@ -92,3 +92,54 @@ def test_what_is_made_of_weights_alone_is_known() -> None:
     np.testing.assert_allclose(np.sort(weight.ravel()), np.sort(np.arange(36) / 9 * 2 + 1), rtol=1e-6)
     assert p.array(p.graph.inputs[0]) is None  # an argument
     assert p.array(product.equation.outputs[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "known"),
+    [(6.0, 6.0), ("one", 2.5), ("of a shape", 2.5), ("several", None), ("computed", None), (np.nan, None)],
+)
+@pytest.mark.parametrize("side", ["min", "max"])
+def test_a_limit_that_is_one_number_makes_a_clamp(limit: Any, known: float | None, side: str) -> None:
+    class Clipped(nn.Module):
+        def __init__(self) -> None:
+            self.conv = nn.Conv2d(4, 4, 1)
+            self.one = nn.Parameter(
+                tb.tensor(np.full((1, 1) if limit == "of a shape" else (), 2.5, np.float32))
+            )
+            self.several = nn.Parameter(tb.tensor(np.asarray([1, 2, 3, 4, 5, 6], np.float32)))
+
+        def forward(self, x: Any) -> Any:
+            bound = (
+                self.several if limit == "several" else x.mean() if limit == "computed"
+                else self.one if isinstance(limit, str) else tb.full((6,), limit)
+            )  # fmt: skip
+            return (tb.minimum if side == "max" else tb.maximum)(self.conv(x), bound)
+
+    _, plan = plan_of(Clipped())
+    want = [] if known is None else [(-np.inf, known) if side == "max" else (known, np.inf)]
+    assert [(c.low, c.high) for c in plan.clamps.values()] == want
+
+
+@pytest.mark.parametrize(
+    ("second", "stored"),
+    [("conv", True), ("conv with a shift", True), ("sum of two", False), ("plain", False), ("relu", False)],
+)
+def test_of_two_convolutions_that_are_added_one_is_stored_as_codes(second: str, stored: bool) -> None:
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            self.a, self.b, self.c = (nn.Conv2d(4, 4, 1, bias=False) for _ in range(3))
+            self.shift = nn.Parameter(tb.ones((4, 1, 1)))
+
+        def forward(self, x: Any) -> Any:
+            other = {
+                "conv": lambda: self.b(x), "conv with a shift": lambda: self.b(x) + self.shift,
+                "sum of two": lambda: self.b(x) + self.c(x), "plain": lambda: x,
+                "relu": lambda: F.relu(self.b(x)),
+            }[second]()  # fmt: skip
+            return self.a(x) + other
+
+    p, plan = plan_of(Joined())
+    joins = _stored_at_joins(p, plan)
+    outer = p.makers[p.graph.outputs[0]]
+    assert (outer.inputs[1] in joins) == stored
+    assert len(joins) == (1 if stored or second == "sum of two" else 0)

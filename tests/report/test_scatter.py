@@ -71,3 +71,18 @@ def test_the_front_goes_down_in_steps() -> None:
 
     wanted = [place(*corner) for corner in ((2, 10), (2, 8), (4, 8), (4, 4), (10, 4))]
     np.testing.assert_allclose(found, wanted, atol=0.06)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_lies_outside_the_picture(seed: int) -> None:
+    root = drawn(marks_of(seed, 9))
+    seen = 0
+    for part in root.iter():
+        for name in ("x", "cx", "x1", "x2", "y", "cy", "y1", "y2"):
+            most = WIDTH if "x" in name else HEIGHT
+            if name in part.attrib and "transform" not in part.attrib:
+                assert 0 <= float(part.attrib[name]) <= most, (part.tag, part.attrib)
+                seen += 1
+    assert seen > 40
+    legend = {t.text: float(t.attrib["x"]) for t in root.iter(f"{SVG}text") if t.text in ("one", "two")}
+    assert WIDTH / 2 < legend["one"] < legend["two"] < WIDTH - RIGHT

@@ -11,6 +11,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import ArgumentError
+from trilobite.zoo import vgg
 
 # torchvision's page of each model gives `num_params` for its weights; OpenAI's GPT-2 small and Google's
 # BERT-base (uncased, with the pooler, without the heads of pre-training) are counted from the published
@@ -241,3 +242,11 @@ def test_boxes_of_the_detector_lie_where_their_cells_are() -> None:
             assert ((x > 32 * column) & (x < 32 * column + 32)).all()
             assert ((y > 32 * row) & (y < 32 * row + 32)).all()
     assert (boxes[..., 4:] > 0).all() and (boxes[..., 4:] < 1).all()
+
+
+def test_vgg_without_a_classifier_gives_its_features_of_any_size() -> None:
+    net = vgg.VGG([4, vgg.POOL, 6], classifier=False).eval()
+    x = tb.tensor(random().standard_normal((2, 3, 10, 6)).astype(np.float32))
+    assert net(x).shape == (2, 6, 5, 3)
+    np.testing.assert_array_equal(net(x).numpy(), net.features(x).numpy())
+    assert {name.partition(".")[0] for name, _ in net.named_parameters()} == {"features"}

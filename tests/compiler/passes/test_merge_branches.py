@@ -119,3 +119,19 @@ def test_a_bias_that_others_do_not_have_stays_behind_the_slice() -> None:
     names = [e.primitive.name for e in after.equations]
     assert names == ["concatenate", "dot", "slice", "slice", "broadcast", "add"]
     equal(before, after)
+
+
+def test_a_bias_of_one_number_for_all_channels_is_no_vector_of_channels() -> None:
+    """Put together with others it would have one entry where a product has several."""
+    before = graph_of(f"""
+        graph main(%0: f32[1,8], %1: f32[8,4], %2: f32[8,3], %3: f32[1], %4: f32[3]) {{
+          %5: f32[1,4] = dot %0, %1 {ROWS}
+          %6: f32[1,4] = broadcast %3 {{shape=(1, 4), axes=(1,)}}
+          %7: f32[1,4] = add %5, %6
+          %8: f32[1,3] = dot %0, %2 {ROWS}
+          %9: f32[1,3] = broadcast %4 {{shape=(1, 3), axes=(1,)}}
+          %10: f32[1,3] = add %8, %9
+          return %7, %10
+        }}
+    """)
+    equal(before, merge_branches(before, {1, 2, 3, 4}))

@@ -300,3 +300,25 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\x08\x09nonsense" * 9)
     with pytest.raises(FileError):
         optimize(path)
+
+
+BIASES = {  # weight, bias, shape of the first operand, whether both are one Gemm
+    "matrices": ((5, 4), (4,), [3, 5], True),
+    "batches": ((5, 4), (4,), [2, 3, 5], False),
+    "batches of weights": ((2, 5, 4), (4,), [2, 3, 5], False),
+    "a bias of rows": ((5, 4), (3, 1), [3, 5], False),
+    "a bias of one number": ((5, 4), (1,), [3, 5], False),
+    "a bias that widens": ((5, 1), (4,), [3, 5], False),
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_product_takes_a_bias_of_its_columns_alone(name: str, first: bool) -> None:
+    weight, bias, shape, joined = BIASES[name]
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]),
+        node("Add", ["a", "b"] if first else ["b", "a"], ["y"]),
+    ]
+    proto = model(nodes, {"x": shape}, {"y": [*shape[:-1], 4]}, {"w": array(*weight), "b": array(*bias)})
+    assert same(proto, {"x": array(*shape)}, exact=False) == (["Gemm"] if joined else ["MatMul", "Add"])
