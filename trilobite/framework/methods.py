@@ -156,6 +156,9 @@ def _set_data(x: Tensor, new: Any) -> None:
     """Other values, perhaps of another shape or dtype, under the same handle and gradient."""
     source = new if isinstance(new, Tensor) else operators["tensor"].public(new)
     value = source.detach()._read()
+    if x.grad_fn is not None and value.shape == x.shape and value.dtype == x.dtype:
+        _data(x)._store(value)  # the history of a computed tensor stays
+        return
     cells.write(x._cell, value.copy() if source._view is not None and type(value) is np.ndarray else value)
 
 

@@ -18,6 +18,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.change_counter import count_change
 from trilobite.framework.concrete import concrete, nested, single
 from trilobite.framework.devices import CPU, device
+from trilobite.framework.layouts import Strides, strides
 from trilobite.framework.leaves import GradLeaf, added_in_place, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.sizes import Size, counted
 from trilobite.framework.views import Step, update
@@ -113,8 +114,14 @@ class Tensor(Attached):
                 expected="leaves keep the value that the gradient is taken at",
                 remedy="change it under tb.no_grad(), or change a copy: x.clone()",
             )
-        if type(new) is Taped and new.interpreter is ctx.ambient and ctx.ambient.level <= ctx.grad_off:
-            new = new.primal  # under no_grad a value comes without its history
+        apart = ctx.ambient.level <= ctx.grad_off
+        if self._is_detached():
+            if type(new) is Taped and new.interpreter is ctx.ambient and not apart:
+                self._leave_base(new)._store(new.primal)
+                return
+            apart = True
+        if apart and type(new) is Taped and new.interpreter is ctx.ambient:
+            new = new.primal  # the base, and under no_grad every tensor, gets a value without its history
         old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
         if ctx.undo is not None and cell not in ctx.undo:
             ctx.undo[cell] = copied(old)
@@ -128,20 +135,37 @@ class Tensor(Attached):
         cells.stamp(old)
         if since is not None and type(new) is Taped:
             excuse(new.node, since)
-        cells.write(cell, new if self._view is None else update(old, self._view, new))
+        keeps = apart and type(old) is Taped and old.interpreter is ctx.ambient
+        base = old.primal if keeps else old
+        written = new if self._view is None else update(base, self._view, new)
+        cells.write(cell, taped(ctx.ambient, written, old.node, old.index) if keeps else written)
 
     def _store_memory(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> bool:
         """Write into the array itself, so that whoever shares the memory sees it."""
-        target = old if self._view is None else self._look(old)
-        if (
-            not old.flags.writeable
-            or not (target is old or np.may_share_memory(target, old))
-            or not target.flags.writeable
-        ):
+        if not old.flags.writeable:
             return False
+        target = old if self._view is None else self._look(old)
+        if not (target is old or np.may_share_memory(target, old)) or not target.flags.writeable:
+            target, new = old, update(old, self._view or (), new)
         np.copyto(target, new, casting="no")
         cells.stamp(old, self._is_checked())
         return True
+
+    def _leave_base(self, new: Value) -> Tensor:
+        """A value with a history is written through a detached view: from here on the view has a history of
+        its own, which its base must not get, so it holds a tensor of its own. Gives the view that it was.
+        """
+        before = self._through()
+        view = self._view or ()
+        detached = max(i for i, (primitive, _) in enumerate(view) if primitive is _stop)
+        top, parent = self, self._parent()
+        while parent is not None and len(parent._view or ()) > detached:
+            top, parent = parent, parent._parent()
+        steps = view[len(top._view or ()) :]
+        cell = wrap(update(top._read(), steps, new) if steps else new)._cell
+        for handle, inner in ((top, ()), (self, steps)):
+            handle._cell, handle._view, handle._extra = cell, inner or None, None
+        return before
 
     def _is_checked(self) -> bool:
         """Does a write through this handle concern the tape? Not by `x.data`, or a part of it."""
@@ -151,6 +175,10 @@ class Tensor(Attached):
                 return False
             extra = extra["parent"]._extra if "parent" in extra else None
         return True
+
+    def _parent(self) -> Tensor | None:
+        """The view that this one was taken of."""
+        return None if self._extra is None else self._extra.get("parent")
 
     def _is_detached(self) -> bool:
         return any(primitive is _stop for primitive, _ in self._view or ())
@@ -162,6 +190,10 @@ class Tensor(Attached):
         out._extra = None if self._view is None else {"parent": self}
         out._view = (*(self._view or ()), *steps) or None
         return out
+
+    def _strides(self) -> Strides | None:
+        """Where neighbours lie, counted in elements of the base; None if no strides reach them."""
+        return strides(self._peek().shape, self._view or ())
 
     # -- what it is ------------------------------------------------------------------------------------------
 

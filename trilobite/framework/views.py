@@ -11,9 +11,29 @@ from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table
 from trilobite.ir.primitives.shape import inverse
 from trilobite.ir.transforms.bind import bind
-from trilobite.ir.types import size_of
+from trilobite.ir.types import Shape, size_of
 
 Step = tuple[Primitive, dict[str, Any]]
+
+
+def diagonal_steps(shape: Shape, offset: int, a: int, b: int) -> tuple[Step, ...]:
+    """The diagonal of the plane of two axes as a new last axis: each (columns + 1)th element of the plane."""
+    row, column, last = max(-offset, 0), max(offset, 0), len(shape) - 1
+    order = (*(i for i in range(len(shape)) if i not in (a, b)), a, b)
+    *lead, m, n = (shape[i] for i in order)
+    count = max(min(m - row, n - column), 0)
+    start = row * n + column if count else 0
+    stop = start + (count - 1) * (n + 1) + 1 if count else 0
+    flat: Step = (table["reshape"], {"shape": (*lead, m * n)})
+    zeros, ones = (0,) * (last - 1), (1,) * (last - 1)
+    line: Step = (
+        table["slice"],
+        {"start": (*zeros, start), "stop": (*lead, stop), "step": (*ones, n + 1)},
+    )
+    turned: tuple[Step, ...] = (
+        () if order == tuple(range(last + 1)) else ((table["transpose"], {"axes": order}),)
+    )
+    return (*turned, flat, line)
 
 
 def update(base: Value, view: Sequence[Step], new: Value) -> Value:

@@ -72,7 +72,7 @@ def _seen(x: Tensor, out: Tensor, key: Any) -> Tensor:
             part = shown[key]
             if type(part) is not np.ndarray:  # a single element: with an Ellipsis it shares the memory
                 part = shown[(*key, Ellipsis) if isinstance(key, tuple) else (key, Ellipsis)]
-            out._extra = {"seen": (base, part, None)}
+            out._note("seen", (base, part, None))
     return out
 
 

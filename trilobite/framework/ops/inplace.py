@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trilobite.base import dtypes as dt
-from trilobite.base.errors import DTypeError, ShapeError
+from trilobite.base.errors import DTypeError, ShapeError, StateError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.conversion import to_array
 from trilobite.framework.ops.indexing import setitem
@@ -59,6 +59,22 @@ def fill_(x: Tensor, number: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Zeros everywhere."""
     return fill_(x, False)
+
+
+@method("detach_")
+def detach_(x: Tensor) -> Tensor:
+    """The tensor itself without its history."""
+    if x.requires_grad:
+        if x._view is not None:
+            raise StateError(
+                "detach_() of a view",
+                where=user_location(),
+                expected="a tensor with memory of its own",
+                remedy="y = x.detach()",
+            )
+        value = x.detach()._read()
+        x._cell, x._extra = wrap(value)._cell, None
+    return x
 
 
 @method("masked_fill_")

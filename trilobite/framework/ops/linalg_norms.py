@@ -12,8 +12,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.linalg_factoring import matrices
 from trilobite.framework.ops.linalg_solving import inv
-from trilobite.framework.ops.linear import diagonal as plane_diagonal
-from trilobite.framework.ops.linear import matmul
+from trilobite.framework.ops.linear import diagonal, matmul
 from trilobite.framework.ops.meeting import (
     NUMERIC,
     accepted,
@@ -191,30 +190,8 @@ def _multiplied(values: list[Value], split: dict[tuple[int, int], int], i: int, 
 # -- diagonals -----------------------------------------------------------------------------------------------
 
 
-@op(G, name="linalg.diagonal", methods=(), plan=True)
-def diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
-    """The diagonal of the last two axes, or of those that are named; a positive offset is above it."""
-    x = as_value(x)
-    if (dim1, dim2) != (-2, -1):
-        return plane_diagonal(x, offset, dim1, dim2)
-    if x.ndim < 2:
-        raise ShapeError(
-            f"linalg.diagonal of a tensor of shape {tuple(x.shape)}",
-            where=user_location(),
-            expected="matrices: (..., m, n)",
-        )
-    *lead, m, n = x.shape
-    row, column = max(-offset, 0), max(offset, 0)
-    count = max(min(m - row, n - column), 0)
-    flat = table["reshape"](x, shape=(*lead, m * n))
-    start = row * n + column if count else 0
-    stop = start + (count - 1) * (n + 1) + 1 if count else 0
-    zeros, ones = (0,) * len(lead), (1,) * len(lead)
-    return table["slice"](flat, start=(*zeros, start), stop=(*lead, stop), step=(*ones, n + 1))
-
-
 @op(G, name="linalg.trace", methods=(), plan=True)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
     """The sum along the diagonal of the last two axes; integers add up in int64 (uint64)."""
-    line = accumulated(diagonal(x, offset=offset), dtype)
+    line = accumulated(diagonal(as_value(x), offset, -2, -1), dtype)
     return table["reduce_sum"](line, axes=(line.ndim - 1,))

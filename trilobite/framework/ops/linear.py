@@ -20,6 +20,7 @@ from trilobite.framework.ops.meeting import (
     common,
 )
 from trilobite.framework.ops.registry import alias, bare, op
+from trilobite.framework.views import diagonal_steps
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.primitives.dot import small_product
@@ -200,17 +201,12 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0, compute_mode: Any = None) -> Valu
 # -- diagonals ---------------------------------------------------------------------------------------------
 
 
-@op(G, plan=True)
-def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it."""
-    x = as_value(x)
     a, b = axes_in((axis1, axis2), x.ndim, "diagonal")
-    row, column = max(-offset, 0), max(offset, 0)
-    count = max(min(x.shape[a] - row, x.shape[b] - column), 0)
-    steps = table["iota"](shape=(count, 2), dtype=int64, axis=0)
-    points = table["add"](steps, broadcast_to(np.array([row, column]), (count, 2)))
-    found = table["gather_nd"](x, points, axes=(a, b))
-    return table["transpose"](found, axes=(*range(1, found.ndim), 0))
+    for primitive, attributes in diagonal_steps(x.shape, offset, a, b):
+        x = primitive(x, **attributes)
+    return x
 
 
 @op(G, plan=True)

@@ -12,10 +12,11 @@ import numpy as np
 from trilobite.base.dtypes import DType, bits, dtype
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.layouts import is_row_major, reshaped
 from trilobite.framework.ops.axes import axes_in, axis_in, is_number, size_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
-from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op
+from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op, wrap_results
 from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
@@ -83,16 +84,34 @@ def reshape_step(shape: Shape) -> Step:
 
 @tensor_op(G, methods=())
 def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
-    """The same elements under another shape; one size may be -1. A view, unless copy=True."""
+    """The same elements under another shape; one size may be -1. A view where the elements lie so that it can
+    be one, else a copy; `copy=True` copies, `copy=False` refuses to.
+    """
     x = handle(x)
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    out = through(x, reshape_step(full_shape(sizes, x.size)))
+    new = full_shape(sizes, x.size)
+    if x._view is not None and not copy:
+        steps = x._strides()
+        if steps is None or reshaped(x.shape, steps, new) is None:
+            if copy is False:
+                raise _only_a_copy(x, new, "reshape(..., copy=False)")
+            return wrap_results(_reshape(x._read(), shape=new), [x._read()])  # type: ignore[no-any-return]
+    out = through(x, reshape_step(new))
     return clone(out) if copy else out
+
+
+def _only_a_copy(x: Tensor, new: Shape, what: str) -> ShapeError:
+    return ShapeError(
+        f"{what} of a view of shape {tuple(x.shape)} and strides {x._strides()} to {tuple(new)}",
+        where=user_location(),
+        expected="elements that lie so that no copy is needed",
+        remedy="x.reshape(...), which copies where it must",
+    )
 
 
 @method("reshape")
 def reshape_method(x: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
-    """The same elements under another shape; one size may be -1. A view, unless copy=True."""
+    """The same elements under another shape; one size may be -1. A view where it can be one, else a copy."""
     return reshape(x, tuple(listed(shape)), copy=copy)
 
 
@@ -143,8 +162,8 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 @tensor_op(G)
 def ravel(x: Any, /) -> Tensor:
-    """All elements in one axis."""
-    return reshape(x, (-1,))
+    """All elements in one axis: a view of what lies in row-major order, else a copy."""
+    return reshape(contiguous(handle(x)), (-1,))
 
 
 @tensor_op(G)
@@ -293,12 +312,13 @@ def t_property(x: Tensor) -> Tensor:
 
 @tensor_op(G, methods=("flip",))
 def flip(x: Any, /, axis: Any = None, *more: Any) -> Tensor:
-    """Back to front along these axes; along all of them by default."""
+    """Back to front along these axes; along all of them by default. A copy, as in PyTorch; `x[::-1]` is a
+    view.
+    """
     x = handle(x)
     axis = (axis, *more) if more else axis
-    if is_number(x, axis):
-        return through(x, (_reverse, {"axes": ()}))
-    return through(x, (_reverse, {"axes": tuple(sorted(axes_in(axis, x.ndim, "flip")))}))
+    turned = () if is_number(x, axis) else tuple(sorted(axes_in(axis, x.ndim, "flip")))
+    return wrap_results(_reverse(x._read(), axes=turned), [x._read()])  # type: ignore[no-any-return]
 
 
 # -- repetition ------------------------------------------------------------------------------------------
@@ -366,9 +386,8 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
 
 @method("is_contiguous")
 def is_contiguous(x: Tensor, memory_format: Any = None) -> bool:
-    """Do the elements lie in row-major order? (What has no memory yet does.)"""
-    value = x._read()
-    return bool(value.flags.c_contiguous) if isinstance(value, np.ndarray) else True
+    """Do the elements lie in row-major order? What is no view does."""
+    return is_row_major(x.shape, x._strides())
 
 
 @tensor_op(G, methods=("numel", "nelement"))

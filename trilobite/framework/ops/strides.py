@@ -8,33 +8,20 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.axes import axis_in
+from trilobite.framework.layouts import row_major
+from trilobite.framework.ops.axes import axes_in, axis_in
 from trilobite.framework.ops.registry import method, operators, tensor_op
-from trilobite.framework.ops.shaping import handle
+from trilobite.framework.ops.shaping import handle, through
 from trilobite.framework.tensor import Tensor, wrap
-from trilobite.ir.types import Shape
+from trilobite.framework.views import diagonal_steps
 
 G = "shape"
 
 
-def row_major(shape: Shape) -> tuple[Any, ...]:
-    """How far apart neighbours along each axis are, counted in elements, in row-major order."""
-    out: list[Any] = []
-    step: Any = 1
-    for d in reversed(shape):
-        out.append(step)
-        step = step * (d if d != 0 else 1)
-    return tuple(reversed(out))
-
-
 @method("stride")
 def stride(x: Tensor, dim: int | None = None) -> Any:
-    """How far apart neighbours along each axis are, in elements. What has no memory yet is row-major."""
-    value = x._read()
-    if type(value) is np.ndarray:
-        steps = tuple(s // value.itemsize for s in value.strides)
-    else:
-        steps = row_major(x.shape)
+    """How far apart neighbours along each axis are, in elements. What is no view is row-major."""
+    steps = x._strides() or row_major(x.shape)
     return steps if dim is None else steps[axis_in(dim, x.ndim, "stride")]
 
 
@@ -79,7 +66,9 @@ def as_strided(x: Any, size: Any, stride: Any, storage_offset: int = 0) -> Tenso
 
 @method("unfold")
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of `size` elements along an axis, `step` apart, as a new last axis."""
+    """Windows of `size` elements along an axis, `step` apart, as a new last axis. A view where windows do not
+    overlap, else a copy.
+    """
     if x.ndim == 0:
         return unfold(x.reshape(1), dimension, size, step).reshape(size)  # type: ignore[no-any-return]
     a = axis_in(dimension, x.ndim, "unfold")
@@ -91,9 +80,34 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
             expected=f"0 <= size <= {n}, step >= 1",
         )
     count = (n - size) // step + 1
+    step = size if count == 1 else step
+    if size <= step and count * step <= n:  # no element stands in two windows: they are parts of the tensor
+        cut = x.narrow(a, 0, count * step).unflatten(a, (count, step))
+        return cut.narrow(a + 1, 0, size).movedim(a + 1, -1)  # type: ignore[no-any-return]
     places = np.arange(count)[:, None] * step + np.arange(size)[None, :]
     taken = operators["take"].public(x, wrap(places), axis=a)
     return taken.movedim(a + 1, -1)  # type: ignore[no-any-return]
+
+
+@tensor_op(G)
+def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it. A view."""
+    x = handle(x)
+    a, b = axes_in((axis1, axis2), x.ndim, "diagonal")
+    return through(x, *diagonal_steps(x.shape, offset, a, b))
+
+
+@tensor_op(G, name="linalg.diagonal", methods=())
+def matrix_diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the last two axes, or of those named; a positive offset is above it. A view."""
+    x = handle(x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"linalg.diagonal of a tensor of shape {tuple(x.shape)}",
+            where=user_location(),
+            expected="matrices: (..., m, n)",
+        )
+    return diagonal(x, offset, dim1, dim2)
 
 
 @tensor_op(G)
