@@ -211,6 +211,14 @@ def _only_the_last_detached(x: Any, w: Any) -> Any:
     return h + y * 5 + z
 
 
+def _views_between(x: Any, w: Any) -> Any:
+    h = x * 3
+    y = h.detach()
+    z = y.view(-1)
+    z[:].add_(w)
+    return h + y * 5 + z
+
+
 HISTORIES: list[Case] = [  # y, and the gradients of (y²).sum() by x = [1, 2] and w = [3, 4]: PyTorch's
     (_without_a_gradient, [6, 12], [36, 72], None),
     (_part_detached, [5, 6], [30, 36], None),
@@ -221,6 +229,7 @@ HISTORIES: list[Case] = [  # y, and the gradients of (y²).sum() by x = [1, 2] a
     (_part_with_history, [8, 12], [48, 72], [0, 16]),
     (_of_a_constant, [0, 8], None, [0, 16]),
     (_only_the_last_detached, [42, 70], [252, 420], [84, 140]),
+    (_views_between, [42, 70], [252, 420], [504, 840]),
 ]
 
 

@@ -155,16 +155,16 @@ class Tensor(Attached):
         """A value with a history is written through a detached view: from here on the view has a history of
         its own, which its base must not get, so it holds a tensor of its own. Gives the view that it was.
         """
-        before = self._through()
-        view = self._view or ()
+        before, view = self._through(), self._view or ()
         detached = max(i for i, (primitive, _) in enumerate(view) if primitive is _stop)
-        top, parent = self, self._parent()
+        line, parent = [self], self._parent()  # the views from this one up to the detached one
         while parent is not None and len(parent._view or ()) > detached:
-            top, parent = parent, parent._parent()
-        steps = view[len(top._view or ()) :]
-        cell = wrap(update(top._read(), steps, new) if steps else new)._cell
-        for handle, inner in ((top, ()), (self, steps)):
-            handle._cell, handle._view, handle._extra = cell, inner or None, None
+            line.append(parent)
+            parent = parent._parent()
+        known = len(line[-1]._view or ())
+        cell = wrap(update(line[-1]._read(), view[known:], new) if view[known:] else new)._cell
+        for handle in line:
+            handle._cell, handle._view, handle._extra = cell, (handle._view or ())[known:] or None, None
         return before
 
     def _is_checked(self) -> bool:
