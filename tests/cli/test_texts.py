@@ -16,6 +16,8 @@ from trilobite.cli import COMMANDS, kernel
 from trilobite.cli.application import application
 from trilobite.cli.compiler import duration
 from trilobite.cli.models import files, verbs
+from trilobite.cli.models.profile import measured
+from trilobite.cli.models.subject import FileSubject
 from trilobite.processor.machine import load_machine
 
 onnx = pytest.importorskip("onnx")
@@ -272,3 +274,12 @@ def test_a_source_runs_on_the_first_part_that_holds_it(capsys: pytest.CaptureFix
     with pytest.raises(ScratchpadOverflow, match=f"too much for {DEFAULT}"):
         kernel._machine_for("a.mlu", DEFAULT, never)
     assert load_machine(DEFAULT).cores and "run or" in str(call("kernel", "walk", "a.mlu").exception)
+
+
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_profiles_repeat_as_often_as_asked(repeats: int) -> None:
+    given: list[Any] = []
+    subject = object.__new__(FileSubject)
+    subject.session = SimpleNamespace(profile=lambda *a: given.append(a))  # type: ignore[assignment]
+    measured(subject, {"x": 1}, repeats)
+    assert given == [({"x": 1}, repeats)]

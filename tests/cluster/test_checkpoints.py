@@ -91,7 +91,12 @@ def far(a: Any, b: Any) -> float:
     return sum(float(np.sum(np.abs(x - y.astype(np.float64)) ** 2)) for x, y in pairs) ** 0.5 / size
 
 
-QUICK = [("data", "zero 3", 1, 4), ("zero 2", "sequence", 4, 2), ("tensor", "data", 2, 1)]
+QUICK = [
+    ("data", "zero 3", 1, 4),
+    ("zero 2", "sequence", 4, 2),
+    ("tensor", "data", 2, 1),
+    ("data", "zero 2", 1, 2),
+]
 ALL = [(a, b, n, m) for a in STRATEGIES for b in STRATEGIES for n, m in ((1, 2), (2, 4), (4, 1), (4, 2))]
 
 

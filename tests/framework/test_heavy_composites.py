@@ -79,3 +79,29 @@ def test_second_derivatives_of_large_ones() -> None:
     slope = tb.grad(lambda x: (first(x) * x).sum())
     rows = np.concatenate([slope(tb.tensor(r)).numpy() for r in np.split(array, 20)])
     np.testing.assert_allclose(slope(tb.tensor(array)).numpy(), rows, rtol=1e-4, atol=1e-5)
+
+
+def test_calls_of_other_settings_are_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = heavy_composites.Native()
+    monkeypatch.setattr(Composite, "way", way)
+    x = numbers(LARGE)
+    for axis in (0, 1, 2, -1, 0):
+        found = F.softmax(tb.tensor(x), axis).numpy()
+        e = np.exp(x - x.max(axis, keepdims=True))
+        np.testing.assert_allclose(found, e / e.sum(axis, keepdims=True), rtol=1e-5, atol=1e-7)
+    for approximate in ("none", "tanh"):
+        mine = F.gelu(tb.tensor(x), approximate=approximate).numpy()
+        plain = F.gelu(tb.tensor(x[:1, :2, :3]), approximate=approximate).numpy()
+        np.testing.assert_allclose(mine[:1, :2, :3], plain, rtol=1e-5, atol=1e-6)
+
+
+def test_the_oldest_kinds_of_calls_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy_composites, "_REMEMBERED", 2)
+    way = heavy_composites.Native()
+    monkeypatch.setattr(Composite, "way", way)
+    x = tb.tensor(numbers(LARGE))
+    for axis in (0, 1):
+        F.softmax(x, axis)
+    first, second = way._known
+    F.softmax(x, 2)
+    assert first not in way._known and second in way._known and len(way._known) == 2

@@ -1,4 +1,4 @@
-"""Detection: hand-made scenes, COCO's own evaluation where installed, and a plain restatement of VOC's."""
+"""Detection: hand-made scenes, plain restatements of COCO's and VOC's, COCO's own where it is installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.metrics import coco_by_loops
 from trilobite.base.errors import ArgumentError, DataError, ShapeError
 from trilobite.framework import metrics as M
 from trilobite.framework.metrics.matching import overlap
@@ -90,7 +91,7 @@ class TestCoco:
     @pytest.mark.parametrize("span", [(0, 1e10), (0, 32**2), (32**2, 96**2)])
     def test_agrees_with_its_own_evaluation(self, seed: int, span: tuple[float, float]) -> None:
         predictions, targets = scene(seed)
-        table, recall = coco_table(predictions, targets, span)
+        table, recall = coco_by_loops.table(predictions, targets, span)
         mine = M.detection_mean_average_precision(predictions, targets, area=span)
         np.testing.assert_allclose(mine.table, table, atol=1e-12)
         np.testing.assert_allclose(mine.recall, recall, atol=1e-12)
@@ -105,7 +106,18 @@ class TestCoco:
         targets = [{"boxes": boxes, "labels": np.zeros(120, int), "ignore": np.zeros(120, bool)}]
         mine = M.detection_mean_average_precision(predictions, targets)
         assert mine.mean_recall == pytest.approx(100 / 120)
-        np.testing.assert_allclose(mine.table, coco_table(predictions, targets, (0, 1e10))[0], atol=1e-12)
+        table = coco_by_loops.table(predictions, targets, (0, 1e10))[0]
+        np.testing.assert_allclose(mine.table, table, atol=1e-12)
+
+    def test_the_restatement_is_its_own_evaluation(self) -> None:
+        for seed, span in ((0, (0, 1e10)), (1, (0, 32**2)), (2, (32**2, 96**2))):
+            predictions, targets = scene(seed)
+            for a, b in zip(
+                coco_by_loops.table(predictions, targets, span),
+                coco_table(predictions, targets, span),
+                strict=True,
+            ):
+                np.testing.assert_allclose(a, b, atol=1e-12)
 
     def test_by_hand(self) -> None:
         """Two true boxes; found: the first exactly, nothing, the second. Precision 1, 1/2, 2/3 at recall
@@ -265,3 +277,30 @@ class TestAccumulation:
             M.DetectionMeanAveragePrecision().update([], [{}])
         with pytest.raises(ArgumentError, match=r"no scores at overlap 0\.6"):
             M.detection_mean_average_precision([], [], "voc2007").at(0.6)
+
+
+def test_of_equal_scores_the_first_one_given_counts_first() -> None:
+    """Forty detections of one score: hits at known places, so precision is known at each."""
+    rng = np.random.default_rng(4)
+    hits = rng.permutation(40) < 12
+    true = np.tile([[0.0, 0, 10, 10]], (12, 1)) + np.arange(12)[:, None] * 20
+    far = np.tile([[0.0, 500, 10, 510]], (28, 1)) + np.arange(28)[:, None] * 20
+    boxes = np.empty((40, 4))
+    boxes[hits], boxes[~hits] = true, far
+    predictions = [{"boxes": boxes, "scores": np.full(40, 0.5), "labels": np.zeros(40, int)}]
+    targets = [{"boxes": true, "labels": np.zeros(12, int)}]
+    found = M.detection_mean_average_precision(predictions, targets, "voc2012").map
+    exact = np.cumsum(hits) / np.arange(1, 41)
+    envelope = np.maximum.accumulate(exact[::-1])[::-1]
+    assert found == pytest.approx(envelope[hits].sum() / 12)
+
+
+@pytest.mark.parametrize("count", [99, 100, 101, 120])
+def test_a_hundred_detections_of_a_picture_count(count: int) -> None:
+    boxes = np.tile([[0.0, 0, 10, 10]], (count, 1)) + np.arange(count)[:, None] * 20
+    order = np.random.default_rng(count).permutation(count)
+    predictions = [{"boxes": boxes[order], "scores": 1 - order / count, "labels": np.zeros(count, int)}]
+    targets = [{"boxes": boxes, "labels": np.zeros(count, int)}]
+    found = M.detection_mean_average_precision(predictions, targets)
+    assert found.mean_recall == pytest.approx(min(count, 100) / count)
+    assert M.detection_mean_average_precision(predictions, targets, "voc2012").map == pytest.approx(1.0)

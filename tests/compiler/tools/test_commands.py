@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from trilobite.cli.networks import EXAMPLES, network
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.compiler.targets.cpu.stages import STAGES
 from trilobite.compiler.targets.cpu.tools.memory import memory_report
+from trilobite.compiler.targets.registry import executable, find
 from trilobite.compiler.tools import level_text, passes_text
 from trilobite.ir.evaluate import run
 from trilobite.ir.text import parse
@@ -196,3 +198,49 @@ def test_without_the_repository_bench_says_how(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     with pytest.raises(StateError, match=r"remedy: get the repository and run make bench there"):
         commands.bench()
+
+
+def test_a_pass_that_was_left_out_shows_the_graph_of_the_one_before() -> None:
+    graph = graph_of((4, 3), (3, 5))
+    names = [p.name for p in find("cpu").passes()]
+    for before, left_out in itertools.pairwise(names):
+        usage = Usage(options=(("skip", frozenset({left_out})),))
+        found = level_text(graph, usage, stop_after=left_out)
+        assert found == level_text(graph, usage, stop_after=before), left_out
+    assert len({level_text(graph, stop_after=name) for name in names}) > 2  # else this says nothing
+
+
+def test_levels_that_are_not_there_are_named_with_those_that_are() -> None:
+    with pytest.raises(ArgumentError, match="there is no level 'nothing'") as error:
+        level_text(graph_of((4, 3), (3, 5)), NO_USAGE, "nothing")
+    expected = str(error.value).partition("one of ")[2].splitlines()[0].split(", ")
+    passes = {p.name for p in find("cpu").passes()}
+    assert {"graph", "program", "loops", "llvm", "asm", "memory"} <= set(expected) | {"graph"}
+    assert not passes & set(expected) and "fuse" not in expected
+
+
+def test_what_passes_did_is_told_with_the_most_frequent_rule_first() -> None:
+    text = passes_text(graph_of((4, 3), (3, 5)))
+    assert text.splitlines()[0].split()[1:] == ["equations", "recorded"]
+    counts: list[int] = []
+    seen = 0
+    for line in text.splitlines()[1:]:
+        if line.startswith(" " * 24):
+            counts.append(int(line.split()[0]))
+            seen += 1
+        else:
+            assert counts == sorted(counts, reverse=True)
+            counts = []
+    assert seen
+    plain = passes_text()
+    assert [line.split()[0] for line in plain.splitlines()] == [
+        *(p.name for p in find("cpu").passes()),
+        "fuse",
+    ]
+
+
+def test_an_executable_belongs_to_its_usage() -> None:
+    graph = graph_of((4, 3), (3, 5))
+    skipping = Usage(options=(("skip", frozenset({"cse"})),))
+    usual, other = executable(graph, "cpu"), executable(graph, "cpu", skipping)
+    assert usual is not other and executable(graph, "cpu") is usual

@@ -118,6 +118,11 @@ REFUSED = {
     "value": (gguf({"k": (5, 1)}, {}).replace(struct.pack("<I", 5), struct.pack("<I", 13), 1), "of kind 13"),
     "deep": (gguf({"k": (9, (9, [(9, [(9, [(9, [(5, [1])])])])]))}, {}), "at depth 4"),
     "name": (gguf({}, {"w": ((1,), 0, bytes(4))}).replace(b"w", b"\xff"), "is not text"),
+    "between": (
+        ONE.replace(struct.pack("<IQ", 2, 0), struct.pack("<IQ", 2, 8)) + bytes(64),
+        "a multiple of 32",
+    ),
+    "behind": (ONE.replace(struct.pack("<IQ", 2, 0), struct.pack("<IQ", 2, 32)), "lies at 32 and takes 36"),
     "offset": (ONE.replace(struct.pack("<IQ", 2, 0), struct.pack("<IQ", 2, 2**63)), "takes 36 bytes"),
 }
 

@@ -121,3 +121,12 @@ __mlu_entry__ void k(float *x, float *f, float *s, float *in_place, float *other
     behind = s + float_chain(x, f[order].T, np.zeros_like(s))
     assert (given[3].numpy() == chain).all()
     assert (given[4].numpy() == behind).all()
+
+
+def test_a_kernel_with_contracts_is_its_own_checked_form(tmp_path: Path) -> None:
+    machine, path = load_machine("mlu370-x4"), written("  __bang_add(a, b, c, n);", tmp_path)
+    strict = BangKernel(path, "k", Options(contracts=True))
+    assert strict.checked(machine) is strict
+    plain = BangKernel(path, "k", Options())
+    eager = plain.checked(machine)
+    assert eager is not plain and plain.checked(machine) is eager and eager.checked(machine) is eager

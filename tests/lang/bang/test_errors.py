@@ -10,6 +10,7 @@ from bang_harness import KERNELS, needs_clang, run, written
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.bang import clang
+from trilobite.processor.lang.bang.columns import original
 from trilobite.processor.lang.bang.source import compile_file
 from trilobite.processor.machine import load_machine
 
@@ -174,3 +175,16 @@ def test_names_of_files_do_not_depend_on_where_one_stands(
         monkeypatch.chdir(folder)
         monkeypatch.setenv("TRILOBITE_CACHE", str(tmp_path / folder.name))
         assert "  wrong.mlu:2:35: the inline assembly 'odd'" in refused(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("read", "line", "column", "want"),
+    [
+        ("int a = x + x;", "int a = x + x;", 13, 13), ("int a = x + x;", "int a = x + x;", 9, 9),
+        ("__attribute__((section(\"n\"))) float b = x * b;", "NRAM float b = x * b;", 45, 20),
+        ("f(f(f(1)))", "  f(f(f(1)))", 5, 7), ("y = ((n) + (n));", "  y = TWICE(n);", 13, 13),
+        ("z = made;", "   z = MACRO;", 5, 4), ("", "  a;", 1, 3),
+    ],
+)  # fmt: skip
+def test_the_same_word_of_a_line_the_same_time(read: str, line: str, column: int, want: int) -> None:
+    assert original(read, line, column) == want

@@ -93,3 +93,13 @@ def test_the_commands(tmp_path: Path) -> None:
         kernel("run", source, "softmax", "4,a", arg=args)
     with pytest.raises(ArgumentError, match="run or check or profile"):
         kernel("walk", source)
+
+
+def test_a_duration_needs_both_marks() -> None:
+    rt = cnrt.Cnrt("mlu370-x4")
+    queue, placed, never = rt.cnrtQueueCreate(), rt.cnrtNotifierCreate(), rt.cnrtNotifierCreate()
+    rt.cnrtPlaceNotifier(placed, queue)
+    assert rt.cnrtNotifierDuration(placed, placed) == 0.0
+    for start, end in ((placed, never), (never, placed), (never, never)):
+        with pytest.raises(DeviceError, match="a notifier was never placed"):
+            rt.cnrtNotifierDuration(start, end)
