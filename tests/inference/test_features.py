@@ -239,29 +239,54 @@ def test_a_quantised_mean(axes: list[int], keep: int) -> None:
     assert np.abs(found - expected).max() <= 1
 
 
+def on_a_grid(x: np.ndarray) -> np.ndarray:
+    """What DynamicQuantizeLinear leaves of numbers."""
+    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
+    step = np.float32(high - low) / np.float32(255)
+    if step == 0:
+        return x
+    point = np.clip(np.rint(-np.float32(low) / step), 0, 255)
+    return (np.clip(np.rint(x / step) + point, 0, 255) - point) * step
+
+
+def lstm_on_grids(x: np.ndarray, w: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Weights (features, gates); the input, and the state before each step, go to grids of their own."""
+    rows, h = on_a_grid(x) @ w, np.zeros((x.shape[1], r.shape[0]))
+    c, out = np.zeros_like(h), []
+    for row in rows:
+        i, o, f, g = np.split(row + on_a_grid(h.astype(np.float32)) @ r, 4, axis=1)
+        i, o, f = (1 / (1 + np.exp(-v)) for v in (i, o, f))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+        out.append(h)
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("per_gate", [False, True])
-def test_an_lstm_of_eight_bits_is_that_of_its_weights(per_gate: bool) -> None:
-    length, batch, features, hidden = 4, 2, 3, 5
+def test_an_lstm_of_eight_bits_rounds_inputs_and_states(per_gate: bool, batch: int, target: str) -> None:
+    length, features, hidden = 4, 3, 5
     x = f(length, batch, features)
-    w = rng.integers(-90, 90, (1, features, 4 * hidden)).astype(np.int8)
-    r = rng.integers(-90, 90, (1, hidden, 4 * hidden)).astype(np.int8)
+    w = rng.integers(-90, 90, (2, features, 4 * hidden)).astype(np.int8)
+    r = rng.integers(-90, 90, (2, hidden, 4 * hidden)).astype(np.int8)
     scales = [
-        (0.001 * rng.integers(5, 15, (1, 4 * hidden) if per_gate else (1,))).astype(np.float32) for _ in "wr"
+        (0.001 * rng.integers(5, 15, (2, 4 * hidden) if per_gate else (2,))).astype(np.float32) for _ in "wr"
     ]
     zeros = [rng.integers(-5, 6, s.shape).astype(np.int8) for s in scales]
     names = ["x", "w", "r", "-", "-", "-", "-", "-", "ws", "wz", "rs", "rz"]
-    one = node("DynamicQuantizeLSTM", " ".join(names), "y", domain="com.microsoft", hidden_size=hidden)
+    two = {"hidden_size": hidden, "direction": "bidirectional"}
+    one = node("DynamicQuantizeLSTM", " ".join(names), "y", domain="com.microsoft", **two)
     held = {"w": w, "r": r, "ws": scales[0], "wz": zeros[0], "rs": scales[1], "rz": zeros[1]}
     proto = model([one], {"x": (np.float32, list(x.shape))}, ["y"], held, opset=17)
     proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
-    plain = {
-        name: np.swapaxes((held[name].astype(np.float32) - z) * s, 1, 2).copy()
-        for name, s, z in zip("wr", scales, zeros, strict=True)
-    }
-    other = model(
-        [node("LSTM", "x w r", "y", hidden_size=hidden)], {"x": (np.float32, list(x.shape))}, ["y"], plain,
-        opset=17,
-    )  # fmt: skip
-    found, expected = (tb.inference.load(p, target="reference").run({"x": x})["y"] for p in (proto, other))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    found = tb.inference.load(proto, target=target).run({"x": x})["y"]
+    wide = [
+        (q.astype(np.float64) - z.reshape(2, 1, -1)) * s.reshape(2, 1, -1)
+        for q, s, z in zip((w, r), scales, zeros, strict=True)
+    ]
+    forward = lstm_on_grids(x, wide[0][0], wide[1][0])
+    back = lstm_on_grids(x[::-1], wide[0][1], wide[1][1])[::-1]
+    expected = np.stack([forward, back], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(expected).max() > 0.01

@@ -17,7 +17,7 @@ from trilobite.inference.operators.quantising import (
     quantised,
     quantize_linear,
 )
-from trilobite.inference.operators.recurrent import lstm
+from trilobite.inference.operators.recurrent import ALL, Product, lstm_of
 from trilobite.inference.operators.registry import operator
 
 operator("QuantizeLinear", domain=MS)(quantize_linear)
@@ -132,16 +132,20 @@ def dynamic_quantize_lstm(
     c: Any = None, peep: Any = None, w_scale: Any = None, w_zero: Any = None, r_scale: Any = None,
     r_zero: Any = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """An LSTM with weights of 8 bits (directions, features, gates); states and inputs are not rounded."""
-    real_w, real_r = _gates(w, w_scale, w_zero), _gates(r, r_scale, r_zero)
-    return lstm(node, x, real_w, real_r, b, lengths, h, c, peep)
+    """An LSTM with weights of 8 bits (directions, features, gates). The input and each state go to grids of
+    their own, as for DynamicQuantizeMatMul.
+    """
+    by_w, by_r = _dynamic(node, w, w_scale, w_zero), _dynamic(node, r, r_scale, r_zero)
+    return lstm_of(node, x, by_w, by_r, r.shape[1], b, lengths, h, c, peep)
 
 
-def _gates(q: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
-    """Weights with the gates first; one scale per direction, or per direction and gate."""
-    shape = (q.shape[0], 1, -1) if scale.ndim > 1 else (-1, 1, 1)
-    wide = q.astype(tb.float32) - tb.reshape(zero, shape).astype(tb.float32)
-    return tb.matrix_transpose(wide * tb.reshape(scale, shape))
+def _dynamic(node: Node, weights: Tensor, scales: Tensor, zeros: Tensor) -> list[Product]:
+    """Products with the weights of each direction; one scale per direction, or per direction and gate."""
+
+    def of(q: Tensor, scale: Tensor, zero: Tensor) -> Product:
+        return lambda x, gates=ALL: dynamic_quantize_matmul(node, x, q[:, gates], scale, zero)
+
+    return [of(weights[d], scales[d], zeros[d]) for d in range(weights.shape[0])]
 
 
 @operator("QGemm", domain=MS)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
+from trilobite.ir.types import Dim
 
 Gate = Callable[[Tensor], Tensor]
+ALL = slice(None)
 
 _GATES: dict[str, Callable[[float, float], Gate]] = {
     "relu": lambda a, b: F.relu,
@@ -56,11 +58,26 @@ def _clipped(gate: Gate, edge: float) -> Gate:
     return lambda x: gate(tb.clip(x, -edge, edge))
 
 
-class Weights(NamedTuple):
-    """Of one direction: input (gates, features), recurrent (gates, hidden), and their biases."""
+class Product(Protocol):
+    """Rows times the weights of some gates."""
 
-    w: Tensor
-    r: Tensor
+    def __call__(self, x: Tensor, gates: slice = ALL) -> Tensor: ...
+
+
+def products(w: Tensor) -> list[Product]:
+    """With weights (directions, gates, features), one for each direction."""
+
+    def of(each: Tensor) -> Product:
+        return lambda x, gates=ALL: tb.matmul(x, tb.matrix_transpose(each if gates == ALL else each[gates]))
+
+    return [of(w[d]) for d in range(w.shape[0])]
+
+
+class Weights(NamedTuple):
+    """Of one direction: products with input and state, and their biases."""
+
+    w: Product
+    r: Product
     wb: Tensor | None
     rb: Tensor | None
     peep: Tensor | None
@@ -79,12 +96,12 @@ def _plus(x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _rnn_cell(k: Weights, f: Sequence[Gate], x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return (f[0](x + _plus(tb.matmul(state[0], tb.matrix_transpose(k.r)), k.rb)),)
+    return (f[0](x + _plus(k.r(state[0]), k.rb)),)
 
 
 def _lstm_cell(k: Weights, f: Sequence[Gate], x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     h, c = state
-    i, o, forget, g = _parts(x + _plus(tb.matmul(h, tb.matrix_transpose(k.r)), k.rb), 4)
+    i, o, forget, g = _parts(x + _plus(k.r(h), k.rb), 4)
     if k.peep is not None:
         pi, po, pf = _parts(k.peep, 3)
         i, forget = i + pi * c, forget + pf * c
@@ -99,7 +116,7 @@ def _coupled_lstm_cell(
     k: Weights, f: Sequence[Gate], x: Tensor, state: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
     h, c = state
-    i, o, _, g = _parts(x + _plus(tb.matmul(h, tb.matrix_transpose(k.r)), k.rb), 4)
+    i, o, _, g = _parts(x + _plus(k.r(h), k.rb), 4)
     if k.peep is not None:
         pi, po, _ = _parts(k.peep, 3)
         i = i + pi * c
@@ -113,19 +130,17 @@ def _coupled_lstm_cell(
 def _gru_cell(linear_first: bool) -> Cell:
     def cell(k: Weights, f: Sequence[Gate], x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         (h,) = state
-        n = k.r.shape[0] // 3
+        n = h.shape[-1]
         xz, xr, xn = _parts(x, 3)
         if linear_first:
-            hz, hr, hn = _parts(_plus(tb.matmul(h, tb.matrix_transpose(k.r)), k.rb), 3)
+            hz, hr, hn = _parts(_plus(k.r(h), k.rb), 3)
             z, r = f[0](xz + hz), f[0](xr + hr)
             new = f[1](xn + r * hn)
         else:
-            both = _plus(
-                tb.matmul(h, tb.matrix_transpose(k.r[: 2 * n])), None if k.rb is None else k.rb[: 2 * n]
-            )
+            both = _plus(k.r(h, slice(2 * n)), None if k.rb is None else k.rb[: 2 * n])
             hz, hr = _parts(both, 2)
             z, r = f[0](xz + hz), f[0](xr + hr)
-            last = tb.matmul(r * h, tb.matrix_transpose(k.r[2 * n :]))
+            last = k.r(r * h, slice(2 * n, None))
             new = f[1](xn + _plus(last, None if k.rb is None else k.rb[2 * n :]))
         return ((1 - z) * new + z * h,)
 
@@ -138,7 +153,7 @@ def _one_direction(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
     """Along the sequence; behind the end of a shorter one the state stays and the results are 0."""
     length = x.shape[0]
-    rows = _plus(tb.matmul(x, tb.matrix_transpose(k.w)), k.wb)
+    rows = _plus(k.w(x), k.wb)
     if lengths is None:
         last, y = tb.scan(lambda s, row: _pair(cell(k, f, row, s)), state, rows, reverse=backwards)
         return y, last
@@ -159,16 +174,17 @@ def _pair(state: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
 
 
 def _run(
-    node: Node, cell: Cell, usual: Sequence[str], count: int, x: Tensor, w: Tensor, r: Tensor,
-    b: Tensor | None, lengths: Tensor | None, first: Sequence[Tensor | None], peep: Tensor | None = None,
+    node: Node, cell: Cell, usual: Sequence[str], count: int, x: Tensor, w: Sequence[Product],
+    r: Sequence[Product], hidden: Dim, b: Tensor | None, lengths: Tensor | None,
+    first: Sequence[Tensor | None], peep: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """All directions; results are Y and the last of each state."""
     by_batch = bool(node.attribute("layout", 0))
     if by_batch:
         x = tb.permute_dims(x, (1, 0, 2))
         first = [None if s is None else tb.permute_dims(s, (1, 0, 2)) for s in first]
-    directions, hidden = w.shape[0], r.shape[-1]
-    f = gates(node, usual, directions)  # type: ignore[arg-type]
+    directions = len(w)
+    f = gates(node, usual, directions)
     way = node.attribute("direction", "forward")
     ys, lasts = [], []
     for d in range(directions):
@@ -191,7 +207,7 @@ def rnn(
     node: Node, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
     h: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    return _run(node, _rnn_cell, ("Tanh",), 1, x, w, r, b, lengths, [h])
+    return _run(node, _rnn_cell, ("Tanh",), 1, x, products(w), products(r), r.shape[-1], b, lengths, [h])
 
 
 @operator("GRU")
@@ -200,7 +216,7 @@ def gru(
     h: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     cell = _gru_cell(bool(node.attribute("linear_before_reset", 0)))
-    return _run(node, cell, ("Sigmoid", "Tanh"), 3, x, w, r, b, lengths, [h])
+    return _run(node, cell, ("Sigmoid", "Tanh"), 3, x, products(w), products(r), r.shape[-1], b, lengths, [h])
 
 
 @operator("LSTM")
@@ -208,5 +224,13 @@ def lstm(
     node: Node, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
     h: Tensor | None = None, c: Tensor | None = None, peep: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    return lstm_of(node, x, products(w), products(r), r.shape[-1], b, lengths, h, c, peep)
+
+
+def lstm_of(
+    node: Node, x: Tensor, w: Sequence[Product], r: Sequence[Product], hidden: Dim, b: Tensor | None,
+    lengths: Tensor | None, h: Tensor | None, c: Tensor | None, peep: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """An LSTM whose products are given."""
     cell = _coupled_lstm_cell if node.attribute("input_forget", 0) else _lstm_cell
-    return _run(node, cell, ("Sigmoid", "Tanh", "Tanh"), 4, x, w, r, b, lengths, [h, c], peep)
+    return _run(node, cell, ("Sigmoid", "Tanh", "Tanh"), 4, x, w, r, hidden, b, lengths, [h, c], peep)

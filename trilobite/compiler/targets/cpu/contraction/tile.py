@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
@@ -18,6 +18,7 @@ from trilobite.native.llvm.text import Text, Value
 from trilobite.native.llvm.types import vector
 
 _UNROLL = 4  # depth steps of one round of the inner loop
+_SUMS_AT_ONCE = 8  # of integers, so that one needs not wait for the next
 Step = Callable[[list[Value], Value, int], list[Value]]
 """From carried values, the first k and how many k are taken at once to carried values."""
 
@@ -121,6 +122,9 @@ class GatheredTile(RegisterTile):
         super().__init__(t, tiling, rows, vectors)
         self.tap_words, self.streams = tap_words, streams
         self.words = tiling.multiply != "single"
+        # Unrolled, a tap of few words would be mostly its beginning and end. But a sum of one or two rows
+        # waits for itself; of integers, several sums added up in the end are the same.
+        self.chains = max(1, _SUMS_AT_ONCE // (rows * vectors)) if self.words else 1
 
     @property
     def name(self) -> str:
@@ -149,9 +153,9 @@ class GatheredTile(RegisterTile):
         t = self.t
         places, line, panel, taps, first, last, channel, channels, *ones = where
         self.ones = ones[0] if ones else None
-        # Unrolled, a tap of few words would be mostly its beginning and end.
-        unroll = 1 if self.words else _UNROLL
+        unroll = self.chains if self.words else _UNROLL
         whole = t.and_(channels, -unroll) if unroll > 1 else channels
+        start = start + self.zeros() * (self.chains - 1)
         lines = [t.address(places, t.mul(line, i)) for i in range(self.rows)]
         with t.loop(first, last, carried=start, name="tap") as tap:
             rows, weights = self._addresses(lines, panel, taps, tap.index, channel)
@@ -165,7 +169,8 @@ class GatheredTile(RegisterTile):
             carried = [weights, *tap.values]
             found = through_depth(t, whole, channels, unroll, carried, step, ("deep", "rest"))
             tap.next(*found[1:])
-        return tap.results
+        count = self.rows * self.vectors
+        return [reduce(t.add, tap.results[i::count]) for i in range(count)]
 
     def ask(self, stream: Stream, rows: list[Value], done: Value, at: Value) -> None:
         """Ask for what later tiles want: with channel `at` of a tap, `done` after the first tap's."""
@@ -188,18 +193,19 @@ class GatheredTile(RegisterTile):
     def _steps(self, rows: list[Value], at: Value, carried: list[Value], steps: int) -> list[Value]:
         """`steps` channels: each one element of every row times a row of the panel."""
         t, operand = self.t, self.tiling.operand
-        weights, sums = carried[0], carried[1:]
+        weights, sums, count = carried[0], carried[1:], self.rows * self.vectors
         # Taps of words are short: their addresses are made where they are used, or registers would run out.
         here = rows if self.words else [t.address(r, at, operand) for r in rows]
         for u in range(steps):
 
             def element(i: int, u: int = u) -> Value:
                 # Rows of words may be the caller's bytes, which begin anywhere.
-                place = t.address(here[i], at if self.words else u, operand)
+                place = t.address(here[i], t.add(at, u) if self.words else u, operand)
                 one = t.load(operand, place, align=1 if self.words else None)
                 return t.splat(self.wide(one, operand), self.tiling.lanes)
 
-            sums = self.multiplied(self.columns(weights, u), element, sums)
+            chain = slice(u % self.chains * count, (u % self.chains + 1) * count)
+            sums[chain] = self.multiplied(self.columns(weights, u), element, sums[chain])
         return [t.address(weights, steps * self.tiling.columns, self.tiling.panel), *sums]
 
     def columns(self, weights: Value, u: int) -> list[Value]:

@@ -5,7 +5,8 @@ are `dot_packed` with its `gemm_pack`, which depends on stable values alone and 
 Products with a single row stay as they are: they read the matrix once, where it is. So do products with very
 many rows.
 
-Products of bytes with a stable matrix are `conv_integer`, which is a product where there is no space.
+Products of bytes with a stable matrix are `conv_integer`, which is a product where there is no space; those
+with a single row, too, for only its panels have neighbours of depth side by side.
 
 Products with a dequantised matrix become `dot_quantised`: the matrix stays as small as it is, and stable
 4-bit numbers are packed two to a byte.
@@ -97,10 +98,9 @@ class _Packer:
         return v
 
     def multiplies_bytes(self, e: Equation, x: Var, y: Var) -> bool:
-        rows = x.type.shape[:-1]
-        several = all(isinstance(d, int) and d > 0 for d in x.type.shape) and any(d != 1 for d in rows)
+        known = all(isinstance(d, int) and d > 0 for d in x.type.shape)
         small = x.type.dtype in BYTES and y.type.dtype in BYTES and y in self.settled
-        return several and small and exact(x.type.shape[-1], e.attributes["dtype"])
+        return known and small and exact(x.type.shape[-1], e.attributes["dtype"])
 
     def bytes_product(self, e: Equation, x: Var, y: Var, contract: int) -> Equation:
         def emit(name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
