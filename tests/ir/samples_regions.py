@@ -48,6 +48,12 @@ def _quantised_product(rng: Rng) -> Iterator[Sample]:
         yield [x, *grid], {"axis": None, "dtype": dt.int8, "factor": 4.0, "rest": 0.0}
 
 
+def _looked_up(rng: Rng) -> Iterator[Sample]:
+    for dtype, kept in ((dt.int8, dt.uint8), (dt.uint8, dt.int8)):
+        x = rng.integers(0, 256, (3, 5)).astype(np.uint8).view(dtype)
+        yield [x, rng.integers(0, 256, 256).astype(np.uint8).view(kept)], {}
+
+
 def _dequantised(rng: Rng) -> Iterator[Sample]:
     for dtype in (dt.int8, dt.uint4, dt.int32, dt.float8_e5m2):
         q = rng.integers(0, 8, (2, 3)).astype(dtype)
@@ -153,6 +159,7 @@ def _fusions(rng: Rng) -> Iterator[Sample]:
 samples: dict[str, Callable[[Rng], Any]] = {
     "quantise": _quantised, "requantise": _requantised, "dequantise": _dequantised, "random_bits": _random,
     "requantise_single": _requantised_single, "quantise_product": _quantised_product,
+    "lookup": _looked_up,
     "call": _calls, "fusion": _fusions, "cond": _branches, "while": _loops, "scan": _scans,
     "print": _prints, "callback": _callbacks, "custom_call": _routines,
 }  # fmt: skip

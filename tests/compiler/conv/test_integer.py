@@ -66,6 +66,9 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] = [
     ((1, 6, 5, 9), 51, (2, 2), {"groups": 3}),
     ((1, 9, 9, 600), 17, (3, 3), {"stride": (2, 2)}),
     ((37, 1100), 50, (), {}),
+    ((1, 1030), 70, (), {}),  # few rows: several sums of depth at once, and what is left of it
+    ((2, 45), 33, (), {}),
+    ((3, 20), 64, (), {}),
     ((385, 24), 20, (), {}),  # several blocks of rows, which tiles do not fill
     ((1, 20, 21, 8), 5, (3, 3), {"low": (1, 1), "high": (1, 1)}),
     ((1, 21, 37, 3), 8, (9, 9), {}),  # rows of taps are runs of memory, two tiles share what one vector holds

@@ -11,8 +11,8 @@ of elements alone are looked through.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from trilobite.base.dtypes import DType
 from trilobite.base.records import dataclass
@@ -39,6 +39,7 @@ class RowOperand:
     batch_stride: Dim | Product  # a product where two symbolic sizes are multiplied
     row_stride: Dim | Product
     column_stride: int  # 0 or 1
+    table: bool = False  # not an element, but all of them: what is handed on is where they are
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,24 @@ class _Splitter:
             raise _NotRowwise
         if e.primitive.name == "full":
             attributes["shape"] = ()
+        if e.primitive.name == "lookup":
+            return self._apply(e, (self.value(e.inputs[0], frame), self._table(e.inputs[1])), attributes)
         frames = [frame] * len(e.inputs)
         if e.primitive.name in _GRIDS:
             axis = attributes["axis"]
             frames[1:] = [_Frame(frame.shape, () if axis is None else (frame.axes[axis],))] * 2
             attributes["axis"] = None
-        inputs = tuple(self.value(v, f) for v, f in zip(e.inputs, frames, strict=True))
+        return self._apply(
+            e, tuple(self.value(v, f) for v, f in zip(e.inputs, frames, strict=True)), attributes
+        )
+
+    def _table(self, var: Var) -> Var:
+        if var in self.made:
+            raise _NotRowwise
+        operand = RowOperand(self.region.inputs.index(var), var.type.dtype, 0, 0, 0, table=True)
+        return self.operands.setdefault(operand, Var(var.type))
+
+    def _apply(self, e: Equation, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
         out = Var(TensorType((), e.outputs[0].type.dtype))
         self.equations.append(Equation(e.primitive, inputs, attributes, (out,), e.location))
         return out
@@ -240,7 +253,9 @@ def emit_epilogue(
     """
     values = [total]
     for o, row in zip(epilogue.operands, operands, strict=True):
-        if o.column_stride:
+        if o.table:
+            values.append(row)
+        elif o.column_stride:
             values.append(text.load_partial(o.dtype, text.address(row, column, o.dtype), count, lanes))
         else:
             values.append(text.load_splat(o.dtype, row, lanes))

@@ -43,6 +43,7 @@ _ROOMS = {
     "attention": "contraction.attention.lower",
     "linalg": "linalg.lower",
     "sorting": "sorting.lower",
+    "lookup": "lookups",
 }
 
 
@@ -80,6 +81,8 @@ def _root(name: str) -> str | None:
         return "attention"
     if name in _PRODUCTS:
         return "dot"
+    if name == "lookup":
+        return "lookup"
     if name in ("sort", "top_k"):
         return "sorting"
     if name in ("lu", "triangular_solve"):

@@ -15,6 +15,7 @@ from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.compiler.targets.cpu.passes.round_single import round_single
 from trilobite.compiler.targets.cpu.passes.slice_batch import Caches, slice_batch
+from trilobite.compiler.targets.cpu.passes.tables import tables
 from trilobite.ir.graph import Equation, Graph
 from trilobite.native.host import features
 
@@ -46,6 +47,10 @@ def _packed_body(e: Equation, c: Counters) -> Equation:
     return Equation(e.primitive, e.inputs, {**e.attributes, "body": packed}, e.outputs, e.location)
 
 
+def _sweep(g: Graph, o: Options, c: Counters) -> Graph:
+    return round_single(tables(dce(g, c), c), c)
+
+
 def _slice_batch(g: Graph, o: Options, c: Counters) -> Graph:
     return slice_batch(g, Caches(features().l3 // _NEAR, _IDLE), c)
 
@@ -70,7 +75,7 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
             "convolutions and what is between them, channels last",
         ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
-        Pass("sweep", lambda g, o, c: round_single(dce(g, c), c), "what layout and packing left behind"),
+        Pass("sweep", _sweep, "what layout and packing left behind; bytes from tables, sums in float32"),
         Pass("slice_batch", _slice_batch, "many images, a few at a time"),
         Pass("grow_joins", _grow_joins, "joins that extend one another grow in place"),
     )

@@ -43,6 +43,7 @@ from trilobite.compiler.targets.cpu.emit import (
     rounding,
 )
 from trilobite.compiler.targets.cpu.emit.idioms import Idioms
+from trilobite.compiler.targets.cpu.emit.lookup import lookup
 from trilobite.compiler.targets.cpu.emit.signs import Signs
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import Primitive
@@ -219,6 +220,7 @@ WITH_ATTRIBUTES: dict[str, Callable[[Text, Operands, Sequence[DType], Mapping[st
     ),
     "requantise_single": lambda t, v, d, a: casts.requantise_single(t, v[0], v[1], v[2], a["dtype"]),
     "dequantise": lambda t, v, d, a: casts.dequantise(t, v[0], v[1], v[2], d[0], d[1]),
+    "lookup": lambda t, v, d, a: lookup(t, v[0], v[1]),  # the second is an address
 }
 CONSTANTS = frozenset({"full", "constant"})
 

@@ -116,7 +116,8 @@ class Reader:
         return tuple(kept), never
 
 
-_OTHER = {"quantise", "requantise", "quantise_product", "requantise_single", "dequantise", "full", "constant"}
+_GRIDS = {"quantise", "requantise", "quantise_product", "requantise_single", "dequantise"}
+_OTHER = _GRIDS | {"full", "constant", "lookup"}
 ELEMENTWISE = frozenset(RULES_OF_SCALARS.keys() | WITH_ATTRIBUTES.keys()) - _OTHER
 
 

@@ -16,6 +16,7 @@ FAMILIES = {
     "conv_last": "conv_panels conv_last conv_last_input_grad conv_last_weight_grad",
     "conv_planes": "conv_planes",
     "conv_winograd": "conv_winograd conv_winograd_weight_grad",
+    "lookup": "lookup",
     "packing": "gemm_pack dot_packed nibble_pack nibble_unpack dot_quantised",
     "rounding": "requantise_single quantise_product",
     "window_last": "window_last_reduce window_last_argmax window_last_gather window_last_scatter "
