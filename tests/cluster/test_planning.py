@@ -111,6 +111,38 @@ def test_a_plan_that_is_applied_trains_as_one_process() -> None:
         np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
+def test_every_kind_of_plan_can_be_judged_and_applied() -> None:
+    """What a search returns: meshes, splits, ZeRO, stages, and these together, on four ranks; one that has
+    stages is measured as well.
+    """
+    sizes, batch = (8, 12, 8), 16
+    want_task = mlp(sizes, batch)
+    want = [float(want_task.step(*want_task.args).item()) for _ in range(2)]
+    judge = Judge(mlp(sizes, batch), cluster.Machine())
+    kinds = {(p.mesh, p.zero, p.stages, bool(p.splits)): p for p in cluster.plans(mlp(sizes, batch), 4)}
+    assert {k[2] for k in kinds} == {1, 2} and {k[1] for k in kinds if k[2] == 2} == {0, 1, 3}
+    for plan in kinds.values():
+        assert plan.ranks == 4
+        again = judge.judged(plan)
+        assert again == plan and again.seconds == pytest.approx(plan.seconds)
+        assert again.memory == pytest.approx(plan.memory)
+    staged = judge.judged(next(p for p in kinds.values() if p.stages == 2))
+
+    def rank() -> list[list[float]]:
+        found = cluster.measured(staged, mlp(sizes, batch), steps=1).measured
+        assert found is not None and found[0] > 0
+        out = []
+        for plan in kinds.values():
+            task = mlp(sizes, batch)
+            step = plan.apply(task)
+            out.append([float(step(*task.args).item()) for _ in range(2)])
+        return out
+
+    for row in cluster.lockstep(rank, 4):
+        for losses in row:
+            np.testing.assert_allclose(losses, want, rtol=1e-5)
+
+
 def deep(layers: int) -> cluster.Task:
     return mlp((64, *(64,) * layers, 64), 4096)
 
@@ -155,6 +187,35 @@ def test_elementwise_chains_are_one_pass_over_memory() -> None:
         return work(graph, machine, 8 << 20)
 
     assert seconds(2) == pytest.approx(2 * 4 * (1 << 20) / machine.stream, rel=0.2)
+
+
+def test_views_move_no_bytes() -> None:
+    """Other shapes, and products in another order of axes; a transpose that elements are read from moves."""
+    a, b = tb.rand(256, 8), tb.rand(8, 512)
+    machine = cluster.Machine(flops=1e15, cached=1e10, kernel=1e-15)
+
+    def bytes_moved(fn: Any) -> float:
+        return work(tb.jit(fn).lower(a, b).graph, machine, 1e9) * 1e10
+
+    made, given = 256 * 512 * 4, (256 + 512) * 8 * 4
+    for fn in (
+        lambda x, y: x @ y,
+        lambda x, y: (x @ y).reshape(512, 256).detach(),
+        lambda x, y: (x @ y).transpose(0, 1),
+        lambda x, y: y.transpose(0, 1) @ x.transpose(0, 1),
+    ):
+        assert bytes_moved(fn) == pytest.approx(made + given, rel=1e-3)
+    turned = bytes_moved(lambda x, y: (x @ y).exp().transpose(0, 1) + 1.0)
+    assert turned > 3 * made
+
+
+def test_few_bytes_travel_with_the_word() -> None:
+    """What a collective waits for: one exchange, or more of them for many bytes."""
+    costs = cluster.Machine(latency=1.0, bandwidth=1e18).costs((4, 1))
+    rows = [("all_reduce", 8192, 2), ("all_reduce", 8196, 6), ("all_gather", 32768, 2),
+            ("all_gather", 32772, 4), ("reduce_scatter", 1000000, 4)]  # fmt: skip
+    for name, nbytes, wanted in rows:
+        assert costs.collective(f"cluster_{name}", nbytes, 4, (0,)) == pytest.approx(wanted)
 
 
 def test_what_caches_hold_is_quicker() -> None:

@@ -240,6 +240,7 @@ def test_a_job_goes_on_whenever_ranks_die(seed: int, openmpi: Path, tmp_path: Pa
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("script", ["script_collectives.py", "script_training.py"])
 def test_open_mpi_gives_the_bits_of_lock_step(script: str, openmpi: Path) -> None:
     code, out, err = run(openmpi, "-n", "4", str(HERE / script))

@@ -14,7 +14,7 @@ from cluster_models import check_equal, one_process
 
 from trilobite import cluster as c
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 NAME = "resnet18"
 SHARDED: dict[str, tuple[int, dict[str, Any]]] = {
     "channels on 2": (2, {"shape": (1, 2)}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from trilobite.native.exchange import (
     OPERAND,
     RESULT,
     STUCK,
+    UNDERWAY,
+    Arrived,
     At,
     Block,
     Check,
@@ -21,6 +24,7 @@ from trilobite.native.exchange import (
     Link,
     Look,
     Op,
+    Receive,
     Zero,
 )
 
@@ -97,3 +101,28 @@ def test_addresses_count_from_memory_of_ones_own(link: Link) -> None:
     own, out = np.arange(3.0), np.zeros(3)
     run(link, [Copy(OUT, At(MEMORY, int(own.ctypes.data)), 1, 24, 0, 0)], out, out)
     np.testing.assert_array_equal(out, own)
+
+
+def test_who_waits_rests_between_looks() -> None:
+    """A message that never comes: MPI is asked all the time, or every five milliseconds."""
+    asked = [0]
+    number, pointer = ctypes.c_int, ctypes.c_void_p
+
+    def testall(count: int, requests: int, flag: int, statuses: int) -> int:
+        asked[0] += 1
+        ctypes.c_int.from_address(flag).value = 0
+        return 0
+
+    irecv = ctypes.CFUNCTYPE(number, pointer, number, pointer, number, number, pointer, pointer)(lambda *_: 0)
+    test = ctypes.CFUNCTYPE(number, number, pointer, pointer, pointer)(testall)
+    at = [ctypes.cast(f, pointer).value or 0 for f in (irecv, test)]
+    link = Link(Library(0, at[0], at[1], 0, 0, 8, 64))
+    out, looks = np.zeros(1), []
+    for rest in (0, 5000):
+        block = run(link, [Receive(OUT, 8, 0, 0), Arrived()], out, out)
+        block.rest(rest)
+        block.words[19] = 50_000_000
+        asked[0] = 0
+        assert block.wait() == UNDERWAY
+        looks.append(asked[0] / len(list(link.underway())))
+    assert looks[1] <= 12 and looks[0] > 2 * looks[1]

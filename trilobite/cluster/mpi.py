@@ -26,7 +26,7 @@ from trilobite.base.locations import Location
 from trilobite.cluster.exchanges import LOCAL, WORD, Exchange, Wires
 from trilobite.cluster.in_process import check_peer, wrong_message
 from trilobite.cluster.mpi_reductions import MpiReductions, handle
-from trilobite.cluster.notices import CROWDED, Echo, LostRank, Notices, Patience, shown
+from trilobite.cluster.notices import CROWDED, REST, Echo, LostRank, Notices, Patience, rest_short, shown
 from trilobite.cluster.probes import AnyOf, Probed
 from trilobite.ir.ranks import Array, Call
 from trilobite.ir.types import TensorType, short_name
@@ -101,6 +101,7 @@ class Mpi:
         self._left: list[Any] = []  # waited for in vain; may still arrive, and needs its memory
         atexit.register(self._end)
         sys.excepthook = self._raised
+        rest_short()
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
@@ -327,8 +328,7 @@ class Posted:
         self.result = self.exchange.result
         count = np.zeros(1, np.int64) if call.name in LOCAL else at.count(call.members)
         self.block = Block(at.link, self.exchange.ops, count, self.exchange.alive)
-        if CROWDED:
-            self.block.words[19] = 0  # machine code does not wait: Python does, and gives way
+        self.block.rest(REST if CROWDED else 0)  # others need the core
         at._posted[self.block.address] = self
         self.slow = 0.0  # seconds that Python waited
         self.held: Any = None  # arrays that are read and written while it is under way
@@ -353,12 +353,14 @@ class Posted:
         """Until it is done; raises when it never can be."""
         at = self.at
         at._waits += 1
-        patience = Patience(at.notices, at._waits, self.call, self.call.where)
+        patience = Patience(at.notices, at._waits, self.call, self.call.where, self.block.wait)
+        counted = int(self.block.words[16])
         while True:
             try:
                 at.attend()
                 if self.block.state == DONE:
                     self.slow += time.monotonic() - patience.begun
+                    self.slow -= (int(self.block.words[16]) - counted) * 1e-9  # machine code counts its own
                     return
                 patience.look(self.missing() if patience.looks > 200 else ())
             except (ClusterError, at.mpi.Exception) as error:

@@ -9,13 +9,14 @@
 ;   12     the tag of this one                           13     what MPI gave back, if not 0
 ;   14, 15 nanoseconds at which it began and was done    16, 17 nanoseconds waited, and how often it began
 ;   18     a flag for MPI                                19     nanoseconds that a wait lasts before Python looks
-;   20     the next block on its way
+;   20     the next block on its way                     21     microseconds of rest between looks; 0: none
 ; The link: 0..2 addresses of MPI_Isend, MPI_Irecv and MPI_Testall, 3 the handle of MPI_BYTE, 4 bytes of a request,
 ; 5 the first block on its way, 6 scratch memory for kernels, 7 1 while somebody is at it.
 ; An operation is 10 words, the first of which says what it is (the cases of the switch below).
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i32 @usleep(i32)
 
 define internal ptr @exchange_address(ptr %block, ptr %at) {
   %base = load i64, ptr %at
@@ -465,6 +466,10 @@ first:
   %since = call i64 @nanoseconds()
   %limit_at = getelementptr i64, ptr %block, i64 19
   %limit = load i64, ptr %limit_at
+  %rest_at = getelementptr i64, ptr %block, i64 21
+  %rest = load i64, ptr %rest_at
+  %micros = trunc i64 %rest to i32
+  %rests = icmp ne i64 %rest, 0
   br label %look
 look:
   call void @exchange_poll(ptr %link_at, i64 0, i64 1, ptr null)
@@ -477,6 +482,11 @@ look:
   %out = or i1 %stop, %long
   br i1 %out, label %end_, label %again
 again:
+  br i1 %rests, label %sleep, label %spin
+sleep: ; others need the core
+  %slept = call i32 @usleep(i32 %micros)
+  br label %look
+spin:
   call void @pause()
   br label %look
 end_:

@@ -250,6 +250,10 @@ class Block:
         self.link._wait(self._args.ctypes.data, 0, 1, None)
         return int(self.words[0])
 
+    def rest(self, microseconds: int) -> None:
+        """Whoever waits for it from now on sleeps that long between two looks."""
+        self.words[21] = microseconds
+
     @property
     def state(self) -> int:
         return int(self.words[0])

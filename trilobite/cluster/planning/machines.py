@@ -18,10 +18,10 @@ import yaml
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.cluster.collectives import barrier, broadcast
+from trilobite.cluster.collectives import all_reduce, barrier, broadcast
 from trilobite.cluster.groups import size, world
 from trilobite.cluster.notices import CROWDED
-from trilobite.cluster.sharding.conversion import Costs, Link
+from trilobite.cluster.sharding.conversion import Costs, Link, exchanges, moved
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,32 @@ def _memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
+_BATCH = 0.01  # seconds of runs behind each other: ranks that share a core take turns of some milliseconds
+
+
 def _each(run: Callable[[], Any], seconds: float) -> float:
-    """Seconds of a run in the mean of as many as fit, while all ranks do the same: they may share cores."""
+    """Seconds of a run while all ranks make equally many: of some behind each other, until the last rank has
+    made its own; in the median.
+    """
     run()
-    if size() > 1:
-        barrier()
-    begun, count = time.perf_counter(), 0
-    while count < 5 or time.perf_counter() - begun < seconds:
+    once = _most(_timed(run, 1))
+    count = max(1, int(min(1000.0, _BATCH / once)))
+    batches = int(min(50.0, max(3.0, seconds / once / count)))
+    return _most(float(np.median([_timed(run, count) / count for _ in range(batches)])))
+
+
+def _timed(run: Callable[[], Any], count: int) -> float:
+    barrier()
+    begun = time.perf_counter()
+    for _ in range(count):
         run()
-        count += 1
-    return (time.perf_counter() - begun) / count
+    barrier()
+    return max(time.perf_counter() - begun, 1e-7)
+
+
+def _most(seconds: float) -> float:
+    """Of all ranks: figures, and how often something runs, must be alike."""
+    return float(all_reduce(np.float64(seconds), "max").item())
 
 
 SIZES = tuple(1 << k for k in range(20, 28))  # bytes that a loop over memory touches
@@ -168,37 +184,21 @@ def _chain(x: Any, n: int) -> Any:
 
 
 def _messages(seconds: float) -> tuple[float, float]:
-    """From compiled sums over all ranks: t = rounds · latency + bytes moved / bandwidth. Small ones stand
+    """From compiled sums over all ranks: t = exchanges · latency + bytes moved / bandwidth. Small ones stand
     behind some computing, as in a training: ranks that share a core have to get it back before they answer.
     """
     import trilobite as tb
-    from trilobite.cluster.collectives import all_reduce
 
-    n = world().size
+    n, rows = world().size, 32
     summed = tb.jit(lambda x: all_reduce(x))
-    computed = tb.jit(lambda x: _chain(x, 6)[0])
-    behind = tb.jit(lambda x: all_reduce(_chain(x, 6)[0]))
+    computed = tb.jit(lambda x: _chain(x, 6)[:rows])
+    behind = tb.jit(lambda x: all_reduce(_chain(x, 6)[:rows]))
     a, large = tb.rand(256, 256) / 256.0, tb.rand(2 << 20)
-    alone = _best_together(lambda: computed(a), seconds / 4)
-    short = max(_best_together(lambda: behind(a), seconds / 4) - alone, 1e-7)
-    long = _best_together(lambda: summed(large), seconds)
-    rounds = 2 * int(np.ceil(np.log2(n)))
-    moved = 2.0 * (n - 1) / n * 4 * (2 << 20)
-    return max(short / rounds, 1e-7), moved / max(long - short, long / 4)
-
-
-def _best_together(run: Callable[[], Any], seconds: float) -> float:
-    """The median of runs, equally many on all ranks."""
-    from trilobite.cluster.collectives import all_reduce
-
-    run()
-    begun = time.perf_counter()
-    run()
-    once = max(time.perf_counter() - begun, 1e-7)
-    most = float(all_reduce(np.float64(once), "max").item())
-    times = []
-    for _ in range(int(min(200, max(5, seconds / most)))):
-        begun = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begun)
-    return float(all_reduce(np.float64(np.median(times)), "max").item())
+    alone = _each(lambda: computed(a), seconds / 3)
+    short = max(_each(lambda: behind(a), seconds / 3) - alone, 1e-7)
+    long = _each(lambda: summed(large), seconds / 3)
+    sizes = 4.0 * 256 * rows, 4.0 * (2 << 20)
+    less, more = (moved("cluster_all_reduce", size, n) for size in sizes)
+    bandwidth = (more - less) / max(long - short, long / 4)
+    times = exchanges("cluster_all_reduce", sizes[0], n) * int(np.ceil(np.log2(n)))
+    return max((short - less / bandwidth) / times, 1e-7), bandwidth

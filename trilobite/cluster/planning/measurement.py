@@ -26,13 +26,12 @@ def measured(plan: Plan, task: Task, steps: int = 9) -> Plan:
     step = plan.apply(task)
     for _ in range(WARM):
         step(*task.args)
-    times = []
-    for _ in range(steps):
-        barrier()
-        begun = time.perf_counter()
+    barrier()
+    ends = [time.perf_counter()]
+    for _ in range(steps):  # one behind the other: ranks that share a core begin in turn
         step(*task.args)
-        times.append(time.perf_counter() - begun)
-    own = np.array([np.median(times), memory(step, task)])
+        ends.append(time.perf_counter())
+    own = np.array([np.median(np.diff(ends)), memory(step, task)])
     seconds, nbytes = all_reduce(own, "max").tolist()
     return replace(plan, measured=(seconds, nbytes))
 

@@ -289,16 +289,22 @@ def owned(task: Task, homes: Homes) -> Iterator[tuple[Any, int]]:
                 yield s._cell, stage
 
 
+def homes_of(plan: Plan, judge: Judge) -> Homes:
+    """The stage of every parameter: as the plan says, or by the cut that balances operations."""
+    from trilobite.cluster.planning.search import SMALL
+
+    if plan.homes:
+        return plan.homes
+    cuts = Cuts(judge, SMALL)
+    return cuts.homes(cuts.balanced(plan.stages))
+
+
 def applied(plan: Plan, task: Task) -> Staged:
     """The task's tensors on their stages, and its step as a pipeline."""
-    from trilobite.cluster.planning.search import SMALL, Judge, tensors_of
+    from trilobite.cluster.planning.search import Judge, tensors_of
 
     mesh = mesh_of((plan.stages, *plan.mesh), NAMES)
-    homes = plan.homes
-    if not homes:
-        cuts = Cuts(Judge(task, Machine()), SMALL)
-        homes = cuts.homes(cuts.balanced(plan.stages))
-    at = dict(owned(task, homes))
+    at = dict(owned(task, plan.homes or homes_of(plan, Judge(task, Machine()))))
     for t, sides in list(tensors_of(task, plan)):
         own(t, mesh, at[t._cell], dict(sides))
     return Staged(task.step, mesh, [task.dimension(i) for i in range(len(task.args))], plan.micro)

@@ -2,8 +2,8 @@
 
 Operations cost what the primitives say, at the machine's speed; values that are written to memory cost their
 bytes, at the speed of caches as far as these still hold them: by how many bytes were touched since. An
-elementwise value that one elementwise reader takes is not written: it is fused. Memory is that of the inputs
-and of what is alive at the worst moment.
+elementwise value that one elementwise reader takes is not written: it is fused. What only looks at a value in
+another way (`Views`) costs nothing. Memory is that of the inputs and of what is alive at the worst moment.
 """
 
 from __future__ import annotations
@@ -19,11 +19,35 @@ from trilobite.ir.types import TensorType, size_of
 
 _FUSED = frozenset(
     """
-add sub mul div neg exp log tanh erf sqrt rsqrt pow maximum minimum select cast broadcast reshape
-stop_gradient barrier full iota abs sign gt ge lt le eq ne and or not xor expm1
+add sub mul div neg exp log tanh erf sqrt rsqrt pow maximum minimum select cast broadcast
+full iota abs sign gt ge lt le eq ne and or not xor expm1
 log1p sin cos is_finite is_nan
 """.split()
 )
+
+
+class Views(dict[Var, Var]):
+    """Of each view in a graph the value that it shows: other shapes and names of it, and what products give
+    or take in another order of axes.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        makers = {v: e.primitive.name for e in graph.equations for v in e.outputs}
+        readers: dict[Var, list[str]] = {v: ["result"] for v in graph.outputs}
+        for e in graph.equations:
+            for v in e.inputs:
+                readers.setdefault(v, []).append(e.primitive.name)
+        for e in graph.equations:
+            if e.primitive.name in ("reshape", "stop_gradient", "barrier"):
+                self.update(zip(e.outputs, map(self.of, e.inputs), strict=True))
+            elif e.primitive.name == "transpose":
+                (given,), (made,) = e.inputs, e.outputs
+                product = makers.get(given) == "dot" and len(readers[given]) == 1
+                if product or set(readers.get(made, ["result"])) == {"dot"}:
+                    self[made] = self.of(given)
+
+    def of(self, v: Var) -> Var:
+        return self.get(v, v)
 
 
 class Predicted(NamedTuple):
@@ -73,19 +97,19 @@ def waits(made: Partition, each: Sequence[float], machine: Machine, names: Seque
     after another, and who reads a result before it is there waits. Part of the bytes' time is the rank's own:
     `machine.exposed`. So latencies of sums that are all under way together count once.
     """
-    equations, along = made.graph.equations, dict.fromkeys(names, 0.0)
+    equations, along, views = made.graph.equations, dict.fromkeys(names, 0.0), Views(made.graph)
     known = {id(c) for c in made.made_by.values()}
     for c in made.collectives:
         if id(c) not in known:  # in a loop: waited for at once
             along[c.sides[0]] += c.seconds * c.times
     operand = {v: e.inputs for e in equations for v in e.outputs if v in made.made_by}
-    begins = _beginnings(made, equations)
+    begins = _beginnings(made, equations, views)
     now = link = 0.0
     there: dict[Var, tuple[float, Collective]] = {}
 
     def wait(values: Iterable[Var]) -> None:
         nonlocal now
-        for v in values:
+        for v in map(views.of, values):
             done, c = there.pop(v, (0.0, None))
             if c is not None and done > now:
                 along[c.sides[0]] += done - now
@@ -101,19 +125,20 @@ def waits(made: Partition, each: Sequence[float], machine: Machine, names: Seque
             now += own
             link = max(link, now) + moving - own
             there[v] = link + c.latency, c
-        if not any(v in made.made_by for v in e.outputs):
+        if not any(v in made.made_by or v in views for v in e.outputs):
             wait(e.inputs)
         now += each[i]
     wait(list(there))
     return along
 
 
-def _beginnings(made: Partition, equations: Sequence[Equation]) -> dict[int, list[Var]]:
+def _beginnings(made: Partition, equations: Sequence[Equation], views: Views) -> dict[int, list[Var]]:
     """At which equation each collective begins."""
     first: dict[Var, int] = {}
     for i, e in enumerate(equations):
-        for v in e.inputs:
-            first.setdefault(v, i)
+        if not any(v in views for v in e.outputs):
+            for v in map(views.of, e.inputs):
+                first.setdefault(v, i)
     out: dict[int, list[Var]] = {}
     before = 0  # where the gather before this one is first read
     for i, e in enumerate(equations):
@@ -130,24 +155,27 @@ def _footprint(graph: Graph) -> float:
     return sum(nbytes(v.type) for v in (*graph.inputs, *graph.outputs)) + alive(graph)
 
 
-def _readers(graph: Graph) -> dict[Var, list[str]]:
+def _readers(graph: Graph, views: Views) -> dict[Var, list[str]]:
     found: dict[Var, list[str]] = {}
     for e in graph.equations:
-        for v in e.inputs:
-            found.setdefault(v, []).append(e.primitive.name)
-    for v in graph.outputs:
+        if not any(v in views for v in e.outputs):
+            for v in map(views.of, e.inputs):
+                found.setdefault(v, []).append(e.primitive.name)
+    for v in map(views.of, graph.outputs):
         found.setdefault(v, []).append("result")
     return found
 
 
-def _written(graph: Graph) -> set[Var]:
-    """Values that lie in memory: all but those that their only reader is fused with."""
-    readers = _readers(graph)
+def _written(graph: Graph, views: Views) -> set[Var]:
+    """Values that lie in memory: all but views and those that their only reader is fused with."""
+    readers = _readers(graph, views)
     out = set()
     for e in graph.equations:
         for v in e.outputs:
+            if v in views:
+                continue
             seen = readers.get(v, [])
-            small = e.primitive.name in ("broadcast", "full", "iota", "reshape")
+            small = e.primitive.name in ("broadcast", "full", "iota")
             fused = e.primitive.name in _FUSED and all(r in _FUSED or r.startswith("reduce") for r in seen)
             if not (fused and (len(seen) <= 1 or small)):
                 out.add(v)
@@ -163,14 +191,15 @@ def works(graph: Graph, machine: Machine, footprint: float) -> list[float]:
     """The same, equation by equation. All that a step touches are `footprint` bytes, its inputs were touched
     that long ago, and so was memory that something new is written to.
     """
-    written, touched = _written(graph), footprint
+    views = Views(graph)
+    written, touched = _written(graph, views), footprint
     out = [0.0] * len(graph.equations)
     there = written | set(graph.inputs)  # what is read from memory
     last = dict.fromkeys(graph.inputs, 0.0)  # of each value, how many bytes had been touched when it was
     known: dict[int, float] = {}
     for i, e in enumerate(graph.equations):
         name = e.primitive.name
-        if name.startswith("cluster_") or name == "constant":
+        if name.startswith("cluster_") or name == "constant" or any(v in views for v in e.outputs):
             continue
         inner = 0.0
         for _, region in e.regions():
@@ -183,7 +212,7 @@ def works(graph: Graph, machine: Machine, footprint: float) -> list[float]:
         types, outs = [v.type for v in e.inputs], [v.type for v in e.outputs]
         flops = e.primitive.cost(types, outs, e.attributes)
         made = [v for v in e.outputs if v in written]
-        read = [v for v in e.inputs if v in there]
+        read = [v for v in map(views.of, e.inputs) if v in there]
         if name in _FUSED:  # what is fused together reads a value once
             there -= set(read)
         moving = 0.0
@@ -200,30 +229,33 @@ def works(graph: Graph, machine: Machine, footprint: float) -> list[float]:
 _CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")
 
 
-def _last_uses(graph: Graph) -> dict[Var, int]:
+def _last_uses(graph: Graph, views: Views) -> dict[Var, int]:
     """The last equation that needs each value. What is sent stays until what comes of it is first read."""
     last: dict[Var, int] = {}
     first: dict[Var, int] = {}
     for i, e in enumerate(graph.equations):
-        for v in e.inputs:
-            last[v] = i
-            first.setdefault(v, i)
+        if not any(v in views for v in e.outputs):
+            for v in map(views.of, e.inputs):
+                last[v] = i
+                first.setdefault(v, i)
     end = len(graph.equations) - 1
     for i, e in enumerate(graph.equations):
         if e.primitive.name.startswith("cluster_"):
-            for v in e.inputs:
+            for v in map(views.of, e.inputs):
                 last[v] = max(last[v], min((first.get(o, end) for o in e.outputs), default=i))
     return last
 
 
 def alive(graph: Graph) -> float:
     """Bytes of values at the worst moment, inputs and results left out."""
-    written, last = _written(graph) - set(graph.outputs), _last_uses(graph)
+    views = Views(graph)
+    written, last = _written(graph, views) - set(map(views.of, graph.outputs)), _last_uses(graph, views)
     now = worst = 0.0
     ends: dict[int, list[Var]] = {}
     for i, e in enumerate(graph.equations):
         for _, region in e.regions():
-            worst = max(worst, now + alive(region) + sum(nbytes(v.type) for v in region.outputs))
+            kept = [v for v in e.outputs if v in written] if e.primitive.name == "call" else region.outputs
+            worst = max(worst, now + alive(region) + sum(nbytes(v.type) for v in kept))
         for v in e.outputs:
             if v in written and v in last:
                 now += nbytes(v.type)

@@ -198,7 +198,11 @@ class Judge:
         return predicted(settled(e, place, ins, free), self.machine, NAMES, e.usage)
 
     def judged(self, plan: Plan) -> Plan:
-        """A plan that somebody has written, of one stage, with what it would cost."""
+        """A plan that somebody has written, with what it would cost."""
+        if plan.stages > 1:
+            from trilobite.cluster.planning.pipelined import PaperPipeline, homes_of
+
+            return PaperPipeline(self, plan).judged(homes_of(plan, self))
         made = _judged([self], None, plan, plan.zero, 1, 1, self.machine)
         assert made is not None  # one stage is always possible
         return made

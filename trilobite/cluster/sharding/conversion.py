@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trilobite.cluster.exchanges import SMALL
 from trilobite.cluster.groups import parts
 from trilobite.cluster.sharding.placements import (
     Coordinates,
@@ -70,9 +71,17 @@ class Costs:
         if n == 1:
             return 0.0
         link = self.link(sides)
-        rounds = 2 if name == "cluster_all_reduce" else 1
-        # Messages of few bytes go by a tree, large ones round a ring: the number of steps is the tree's.
-        return rounds * math.ceil(math.log2(n)) * link.latency + moved(name, nbytes, n) / link.bandwidth
+        begun = exchanges(name, nbytes, n) * math.ceil(math.log2(n)) * link.latency
+        return begun + moved(name, nbytes, n) / link.bandwidth
+
+
+def exchanges(name: str, nbytes: float, n: int) -> int:
+    """How often members wait for each other: for the word that tells what each is about to do, which carries
+    few bytes with it, for data, and for what comes of it.
+    """
+    if nbytes / (n if name == "cluster_all_gather" else 1) <= SMALL:
+        return 1
+    return 3 if name == "cluster_all_reduce" else 2
 
 
 def moved(name: str, nbytes: float, n: int) -> float:

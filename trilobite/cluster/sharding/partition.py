@@ -8,7 +8,6 @@ readers want split although they were computed whole; the cheapest walk counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -226,8 +225,7 @@ class Walk:
         self, out: Var, name: str, sides: tuple[int, ...], t: TensorType, nbytes: float, seconds: float,
         where: Location, why: str,
     ) -> None:  # fmt: skip
-        n = math.prod(self.place.mesh[a] for a in sides)
-        latency = self.place.costs.collective(name, 0.0, n, sides)
+        latency = max(0.0, seconds - nbytes / self.place.costs.link(sides).bandwidth)
         names = tuple(self.place.names[a] for a in sides)
         made = Collective(name, names, t, nbytes, seconds, where, why, latency=latency)
         self.collectives.append(made)
@@ -338,8 +336,7 @@ class Walk:
             n = self.place.mesh[side]
             pairs = tuple((k, k + by) for k in range(n) if 0 <= k + by < n)
             nbytes = float(size_of(x.type.shape)) * x.type.dtype.itemsize
-            link = self.place.costs.link((side,))
-            seconds = link.latency + nbytes / link.bandwidth
+            seconds = self.place.costs.collective("cluster_permute", nbytes, n, (side,))
             why = f"{e.primitive.name} split along space reads rows of its neighbours"
             out = emit("cluster_permute", x, groups=self.converter.groups((side,)), pairs=pairs)
             self._note(out, "cluster_permute", (side,), x.type, nbytes, seconds, e.location, why)
