@@ -19,7 +19,7 @@ OFTEN = 16
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "_OFTEN", OFTEN)
+    monkeypatch.setattr(plans, "OFTEN", OFTEN)
     plans._plans.clear()
     plans._counts.clear()
 

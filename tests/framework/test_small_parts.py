@@ -103,7 +103,7 @@ def test_a_graph_is_replayed_only_if_every_equation_can_be() -> None:
     mixed = tb.make_graph(lambda x: tb.tanh(looped(x)))(tb.zeros(3))
     assert not replay.fits(mixed)
     several = tb.make_graph(lambda x: tb.tanh(tb.linalg.qr(x)[0]) + 1)(tb.eye(3))
-    assert not replay.fits(several)
+    assert replay.fits(several)
     assert not replay.is_fresh(tb.make_graph(lambda x: x.reshape(3, 1))(tb.zeros(3)))
     assert not replay.is_fresh(tb.make_graph(lambda x: (x + 1, x + 2))(tb.zeros(3)))
 

@@ -109,8 +109,10 @@ class Rows:
     ) -> Seen:
         type = v.type if v is not None else type
         assert type is not None
-        kinds = "".join(x.dtype.char for x in xs) + "->" + type.dtype.char
-        out = self.fresh(v, type.shape, type.dtype)
+        return self.into(ufunc, xs, self.fresh(v, type.shape, type.dtype))
+
+    def into(self, ufunc: np.ufunc, xs: Sequence[Seen], out: Seen) -> Seen:
+        kinds = "".join(x.dtype.char for x in xs) + "->" + out.dtype.char
         self.each(needed(loop_of(ufunc, kinds)), *xs, out)
         return out
 

@@ -181,6 +181,16 @@ def _split(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, int, int]:
     return math.prod(shape[:first]), math.prod(shape[first : last + 1]), math.prod(shape[last + 1 :])
 
 
+def _bits(ufunc: np.ufunc) -> Callable[[Rows, Sequence[Seen], Equation], Seen]:
+    """Of whole words: the order says nothing, and the first element begins."""
+    whole = _reduction(ufunc, False)
+
+    def rule(rows: Rows, xs: Sequence[Seen], e: Equation) -> Seen:
+        return whole(rows, [rows.row_major(xs[0])], e)
+
+    return rule
+
+
 def _start(ufunc: np.ufunc, dtype: Any) -> Array:
     """What NumPy begins with: the identity, for sums perhaps as -0."""
     found = ufunc.reduce(np.full((1,), -0.0 if ufunc is np.add else 1, dtype))
@@ -214,5 +224,6 @@ RULES: dict[str, Callable[[Rows, Sequence[Seen], Equation], Seen]] = {
     "select": _select, "cast": _cast, "concatenate": _concatenate, "pad": _pad, "rsqrt": _rsqrt,
     "pow": _float_ufunc(np.power), "round": _float_ufunc(np.rint), "dot": _dot,
     "reduce_sum": _reduction(np.add, True), "reduce_prod": _reduction(np.multiply, True),
+    "reduce_and": _bits(np.bitwise_and), "reduce_or": _bits(np.bitwise_or),
     "reduce_max": _reduction(np.maximum, False), "reduce_min": _reduction(np.minimum, False),
 }  # fmt: skip

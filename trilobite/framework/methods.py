@@ -59,9 +59,9 @@ def _reflected(public: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        from trilobite.framework.ops.inplace import assign
+    from trilobite.framework.ops.inplace import assign
 
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         since = moment()
         return assign(self, public(self, *args, **kwargs), name, since)
 
@@ -69,9 +69,9 @@ def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_place_operator(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
-    def dunder(self: Tensor, other: Any, /) -> Any:
-        from trilobite.framework.ops.inplace import assign
+    from trilobite.framework.ops.inplace import assign
 
+    def dunder(self: Tensor, other: Any, /) -> Any:
         if not isinstance(other, _OPERANDS):
             return NotImplemented
         since = moment()

@@ -13,34 +13,36 @@ touch no state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from trilobite.base import dtypes as dt
-from trilobite.base.errors import TrilobiteError
 from trilobite.base.locations import UNKNOWN
+from trilobite.framework.own_memory import own
+from trilobite.framework.plan_keys import Function, all_told, gathered, over_values
 from trilobite.framework.replay import Replay, Run, divided, fits, is_fresh, whole
-from trilobite.framework.tensor import CLASSES, Tensor, wrap, wrap_recorded
+from trilobite.framework.tensor import Tensor, wrap, wrap_recorded
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import deeper
 from trilobite.ir.transforms.composite import subtape
 from trilobite.ir.transforms.record import record_graph
-from trilobite.ir.transforms.tape import Leaf, Node, Tape, Taped, next_order, taped, zeros
+from trilobite.ir.transforms.tape import Leaf, Node, Tape, next_order, taped, zeros
 from trilobite.ir.types import TensorType
 
-ndarray = np.ndarray
-Function = Callable[..., Any]
-_OFTEN = 16  # calls before a plan is made: making it takes as long as some dozen calls
-_SMALL = 1 << 12  # elements of an operand: from here on the way through `bind` is the smaller part
-_REMEMBERED = 4096  # kinds of calls
-_ARRAYS = (Tensor, Taped, ndarray)
-_STATIC = frozenset({int, bool, str, type(None), dt.dtype})
+OFTEN = 16  # calls before a plan is made: making it takes as long as some dozen calls
+REMEMBERED = 4096  # kinds of calls
+
+_asked: ContextVar[list[Value] | None] = ContextVar("_asked", default=None)
+"""What must hold of the operands of the plan that is being recorded."""
 
 _counts: dict[Any, int] = {}
 _plans: dict[Any, Plan] = {}
@@ -54,9 +56,9 @@ def planned(fn: Function, operands: Sequence[Any], attributes: dict[str, Any]) -
     key: list[Any] = [fn, dt.default_float]
     arrays: list[Any] = []
     edges: list[Any] = []
-    if not _gathered(operands, ctx, key, arrays, edges):
+    if not gathered(operands, ctx, key, arrays, edges):
         return None
-    if attributes and not _all_told(attributes, key):
+    if attributes and not all_told(attributes, key):
         return None
     kind = tuple(key)
     plan = _plans.get(kind)
@@ -65,128 +67,48 @@ def planned(fn: Function, operands: Sequence[Any], attributes: dict[str, Any]) -
     return None if plan is None or plan.forward is None else plan.run(ctx, arrays, edges)
 
 
-def _all_told(attributes: dict[str, Any], key: list[Any]) -> bool:
-    for name, x in attributes.items():
-        key.append(name)
-        if not _told(x, key):
-            return False
-    return True
-
-
-def _gathered(
-    operands: Sequence[Any], ctx: entry.Context, key: list[Any], arrays: list[Any], edges: list[Any]
-) -> bool:
-    """Enters operands into the key, their arrays, and where those came from on the tape; False for others
-    than small arrays of eager mode.
-    """
-    tape = ctx.ambient
-    recording = tape.level > ctx.grad_off and not tape.paused
-    for x in operands:
-        value, edge = x, None
-        if type(x) in CLASSES and x._view is None and x._extra is None:
-            cell = x._cell
-            value, leaf = (cell.value, cell.leaf) if cell.owner is None else (None, None)
-            if leaf is not None and recording:
-                edge = (leaf, 0)
-        elif isinstance(x, Tensor):
-            value = _shown(x)
-        elif type(x) is not Taped and type(x) is not ndarray:
-            if _told_or_gathered(x, ctx, key, arrays, edges):
-                continue
-            return False
-        if type(value) is Taped:
-            if value.interpreter is not tape or edge is not None:
-                return False
-            edge = (value.node, value.index) if recording else None
-            value = value.primal
-        if type(value) is not ndarray or value.size > _SMALL:
-            return False
-        arrays.append(value)
-        edges.append(edge)
-        key += (value.dtype, value.shape, edge is None)
-    return True
-
-
-def _told_or_gathered(
-    x: Any, ctx: entry.Context, key: list[Any], arrays: list[Any], edges: list[Any]
-) -> bool:
-    if not _holds_arrays(x):
-        return _told(x, key)
-    key += (type(x), len(x))
-    return _gathered(x, ctx, key, arrays, edges)
-
-
-def _holds_arrays(x: Any) -> bool:
-    """A list of tensors, as `concat` takes it."""
-    return (type(x) is list or type(x) is tuple) and any(isinstance(i, _ARRAYS) for i in x)
-
-
-def _shown(x: Tensor) -> Value | None:
-    """What a view, or a tensor with notes, shows; None for one that stands for a Python number."""
-    return None if x._extra is not None and "weak" in x._extra else x._read()
-
-
-def _told(x: Any, key: list[Any]) -> bool:
-    """Enters a static argument into a key; False if it cannot be told apart from others like it."""
-    kind = type(x)
-    if kind is float:
-        key.append(x if x else str(x))  # 0.0 and -0.0 are equal
-    elif kind is tuple or kind is list:
-        key.append(len(x))
-        if not all(_told(i, key) for i in x):
-            return False
-    elif kind in _STATIC or isinstance(x, np.dtype):
-        key.append(x)
-    else:
-        return False
-    key.append(kind)
-    return True
-
-
 def _made_now(
     kind: Any, fn: Function, operands: Sequence[Any], attributes: dict[str, Any], arrays: list[Any],
     edges: list[Any],
 ) -> Plan | None:  # fmt: skip
     """A plan, once an operation has come often enough."""
     count = _counts[kind] = _counts.get(kind, 0) + 1
-    if count < _OFTEN:
-        if len(_counts) > _REMEMBERED:
+    if count < OFTEN:
+        if len(_counts) > REMEMBERED:
             _counts.clear()
         return None
-    if len(_plans) > _REMEMBERED:
+    if len(_plans) > REMEMBERED:
         _plans.clear()
-    of = _over_values(fn, operands, attributes)
+    of = over_values(fn, operands, attributes)
     found = Plan(of, [TensorType(v.shape, v.dtype) for v in arrays], [e is not None for e in edges])
     _counts.pop(kind, None)  # another thread may have made the same plan meanwhile
     _plans[kind] = found
     return found
 
 
-def _over_values(fn: Function, operands: Sequence[Any], attributes: dict[str, Any]) -> Function:
-    """`fn` as a function of its array operands alone."""
-    places = [_emptied(x) for x in operands]
-
-    def of(*values: Value) -> Any:
-        rest = iter(values)
-        return fn(*[_filled(x, rest) for x in places], **attributes)
-
-    return of
-
-
-class _Place:
-    """Stands for an array among static arguments."""
+@contextmanager
+def _asking() -> Iterator[list[Value]]:
+    asked: list[Value] = []
+    token = _asked.set(asked)
+    try:
+        yield asked
+    finally:
+        _asked.reset(token)
 
 
-def _emptied(x: Any) -> Any:
-    if isinstance(x, _ARRAYS):
-        return _Place
-    return [_emptied(i) for i in x] if _holds_arrays(x) else x
+def is_planning() -> bool:
+    """Is a plan being recorded? Then values are unknown only until it runs."""
+    return _asked.get() is not None
 
 
-def _filled(x: Any, values: Iterator[Value]) -> Any:
-    if x is _Place:
-        return next(values)
-    return [_filled(i, values) for i in x] if type(x) is list else x
+def require(holds: Value) -> None:
+    """What is being recorded as a plan is right for operands that this is true of, elementwise; others go the
+    long way, which says what is wrong with them. Outside of plans nothing.
+    """
+    asked = _asked.get()
+    if asked is not None:
+        axes = tuple(range(holds.ndim))
+        asked.append(table["reduce_and"](holds, axes=axes) if axes else holds)
 
 
 class _NoPlan(Exception):
@@ -199,7 +121,8 @@ class Plan:
     """
 
     __slots__ = (
-        "back", "count", "fn", "forward", "fresh", "name", "reached", "recorded", "single", "watched",
+        "asked", "back", "count", "fn", "forward", "fresh", "kept", "kind", "name", "reached", "recorded",
+        "tracked", "types", "watched",
     )  # fmt: skip
     forward: Run | None
     back: Run
@@ -207,30 +130,40 @@ class Plan:
     def __init__(self, fn: Function, types: Sequence[TensorType], wanted: list[bool]) -> None:
         self.fn, self.name, self.forward, self.recorded = fn, "operation", None, any(wanted)
         self.reached: list[int] = []
+        self.tracked: list[int] = []  # results that a gradient may come from
         self.watched: list[tuple[bool, int]] = []
-        shape: list[bool] = []
+        kinds: list[Any] = []
         try:
-            recorded = record_graph(lambda *v: _listed(fn(*v), shape), types, "eager")
+            with _asking() as asked:
+                recorded = record_graph(lambda *v: [*_listed(fn(*v), kinds), *asked], types, "eager")
             self.name, graph = _name(recorded), _flat(recorded)
-            self.single, self.count = shape[-1], len(graph.outputs)
+            self.kind, self.asked = kinds[-1], len(asked)
+            self.kept = len(graph.outputs)
+            self.count = self.kept - self.asked
+            self.types = [v.type for v in graph.outputs[: self.count]]
             self.fresh = is_fresh(graph)
             if self.recorded:
-                self._record(types, graph.output_types, wanted)
-            else:
+                self._record(types, wanted)
+            if not self.recorded:
                 self.forward = Replay(whole(graph)).run
-        except (TrilobiteError, _NoPlan):
-            pass  # the long way says what is wrong, or does what cannot be recorded
+            self.fresh = self.fresh or getattr(self.forward, "fresh", 0) >= self.count
+        except Exception:  # the long way says what is wrong, or does what cannot be recorded
+            self.forward = None
 
-    def _record(self, types: Sequence[TensorType], results: Sequence[TensorType], wanted: list[bool]) -> None:
+    def _record(self, types: Sequence[TensorType], wanted: list[bool]) -> None:
         def both(*values: Value) -> list[Value]:
             operands, cotangents = values[: len(types)], values[len(types) :]
-            outs, pullback = self._pulled(operands, wanted)
+            with _asking() as asked:
+                outs, pullback = self._pulled(operands, wanted)
             found = pullback(cotangents)
             self.reached = [i for i, ct in enumerate(found) if ct is not None]
-            return [*outs, *(found[i] for i in self.reached)]
+            return [*outs, *asked, *(found[i] for i in self.reached)]
 
-        graph = _flat(record_graph(both, [*types, *results], "eager"))
-        ahead, back = divided(graph, len(types), self.count)
+        graph = _flat(record_graph(both, [*types, *self.types], "eager"))
+        if not self.tracked:
+            self.recorded = False
+            return
+        ahead, back = divided(graph, len(types), self.kept)
         self.forward, self.back = Replay(ahead).run, Replay(back).run
 
     def _pulled(self, operands: Sequence[Value], wanted: list[bool]) -> tuple[list[Value], Any]:
@@ -243,15 +176,14 @@ class Plan:
             taped = [v if n is None else tape.wrap(v, n) for v, n in zip(operands, leaves, strict=True)]
             outs = _listed(self.fn(*taped), [])
             tape.alive = False
-        if not all(tape.tracks(o) for o in outs):
-            raise _NoPlan
+        self.tracked = [i for i, o in enumerate(outs) if tape.tracks(o)]
         bare = [tape.strip(o) for o in outs]
-        kept = {id(tape.strip(v)) for v in _kept_by(o.node for o in outs)}
+        kept = {id(tape.strip(v)) for v in _kept_by(outs[i].node for i in self.tracked)}
         self.watched = [(True, i) for i, v in enumerate(operands) if id(v) in kept]
         self.watched += [(False, i) for i, v in enumerate(bare) if id(v) in kept]
 
         def pullback(cotangents: Sequence[Value]) -> list[Any]:
-            found = backward(tape, list(zip(outs, cotangents, strict=True)), retain=True)
+            found = backward(tape, [(outs[i], cotangents[i]) for i in self.tracked], retain=True)
             return [None if leaf is None else found.get(leaf) for leaf in leaves]
 
         return bare, pullback
@@ -259,19 +191,24 @@ class Plan:
     def run(self, ctx: entry.Context, arrays: list[Any], edges: list[Any]) -> Any:
         assert self.forward is not None
         outs = self.forward(arrays)
-        node = PlanNode(self, arrays, edges, outs) if self.recorded else None
-        if not self.single:
-            return tuple(_result(ctx, o, arrays, node, i) for i, o in enumerate(outs[: self.count]))
+        if self.asked and not all(outs[self.count : self.kept]):
+            return None
         if not self.fresh:
-            return _result(ctx, outs[0], arrays, node, 0)
-        return wrap(outs[0]) if node is None else wrap_recorded(ctx, outs[0], node)
+            outs = [own(o, arrays) if i < self.count else o for i, o in enumerate(outs)]
+        if not self.recorded:
+            if self.kind is None:
+                return wrap(outs[0])
+            return self._together([wrap(outs[i]) for i in range(self.count)])
+        node = PlanNode(self, arrays, edges, outs)
+        if self.kind is None:
+            return wrap_recorded(ctx, outs[0], node)
+        tape = ctx.ambient
+        return self._together(
+            [wrap(taped(tape, outs[i], node, i) if i in self.tracked else outs[i]) for i in range(self.count)]
+        )
 
-
-def _result(ctx: entry.Context, value: Any, arrays: list[Any], node: Node | None, index: int) -> Tensor:
-    """A result in memory of its own: nobody's view, no operand, nothing shared."""
-    if value.base is not None or not value.flags.writeable or any(value is a for a in arrays):
-        value = value.copy()
-    return wrap(value if node is None else taped(ctx.ambient, value, node, index))
+    def _together(self, results: list[Tensor]) -> Any:
+        return tuple(results) if self.kind is tuple else self.kind(*results)
 
 
 class PlanNode(Node):
@@ -294,12 +231,15 @@ class PlanNode(Node):
 
     def pull(self, cotangents: list[Any], tape: Tape, again: bool) -> Sequence[Any]:
         plan = self.plan
-        if again or entry.threads.context.recorder is not None or not _plain(cotangents):
+        if again or entry.threads.context.recorder is not None:
+            return self._pull_long(cotangents, tape, again)
+        full = cotangents if plan.kind is None else _full(plan, cotangents)
+        if not _plain(full):
             return self._pull_long(cotangents, tape, again)
         if plan.watched:
             self.check_kept([(self.arrays if given else self.outs)[i] for given, i in plan.watched])
         found: list[Any] = [None] * len(self.edges)
-        for i, ct in zip(plan.reached, plan.back([*self.outs[plan.count :], *cotangents]), strict=True):
+        for i, ct in zip(plan.reached, plan.back([*self.outs[plan.kept :], *full]), strict=True):
             found[i] = ct
         return found
 
@@ -318,8 +258,15 @@ class PlanNode(Node):
         return [None if edge is None else ct for ct, edge in zip(found, self.edges, strict=True)]
 
 
+def _full(plan: Plan, cotangents: Sequence[Any]) -> list[Any]:
+    """One cotangent for each result: zeros where none came."""
+    return [
+        np.zeros(t.shape, t.dtype) if ct is None else ct for ct, t in zip(cotangents, plan.types, strict=True)
+    ]
+
+
 def _plain(cotangents: Sequence[Any]) -> bool:
-    return all(type(ct) is ndarray for ct in cotangents)
+    return all(type(ct) is np.ndarray for ct in cotangents)
 
 
 def _kept_by(roots: Iterable[Node]) -> list[Value]:
@@ -354,13 +301,15 @@ def _flat(graph: Graph) -> Graph:
     return flat
 
 
-def _listed(out: Any, shape: list[Any]) -> list[Value]:
-    """Results as a list; notes whether it was one. Named pairs and nested results have no plan."""
-    single = not isinstance(out, (tuple, list))
-    values = [out] if single else list(out)
-    if not single and (type(out) is not tuple or not all(hasattr(v, "dtype") for v in values)):
+def _listed(out: Any, kinds: list[Any]) -> list[Value]:
+    """Results as a list; notes what held them: nothing, a tuple, or a class of named ones. Nested results
+    have no plan.
+    """
+    kind = type(out) if isinstance(out, (tuple, list)) else None
+    values = [out] if kind is None else list(out)
+    if not all(hasattr(v, "dtype") for v in values):
         raise _NoPlan
-    if single and not hasattr(out, "dtype"):
+    if kind is not None and kind is not tuple and not hasattr(kind, "_fields"):
         raise _NoPlan
-    shape.append(single)
+    kinds.append(kind)
     return values

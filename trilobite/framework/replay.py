@@ -46,9 +46,7 @@ class Part(NamedTuple):
 
 def fits(graph: Graph) -> bool:
     """Can it be replayed?"""
-    return not graph.has_effects and all(
-        not e.primitive.multiple and not any(True for _ in e.regions()) for e in graph.equations
-    )
+    return not graph.has_effects and all(not any(True for _ in e.regions()) for e in graph.equations)
 
 
 def is_fresh(graph: Graph) -> bool:
@@ -112,7 +110,7 @@ class Replay:
         known: dict[Var, Array] = {}
         moving: list[Equation] = []
         for e in part.equations:
-            if all(v in known for v in e.inputs):
+            if all(v in known for v in e.inputs) and not e.primitive.multiple:
                 known[e.outputs[0]] = _constant(e, known)
             else:
                 moving.append(e)
@@ -136,7 +134,11 @@ class Replay:
         first, *more = (at[v] for v in e.inputs)
         rest = tuple(more[1:])
         self._steps.append((call, first, more[0] if more else None, rest or None))
-        at[out] = self._inputs + len(self._constants) + len(self._steps) - 1
+        at[out] = made = self._inputs + len(self._constants) + len(self._steps) - 1
+        if e.primitive.multiple:  # what the call gives is taken apart
+            for i, v in enumerate(e.outputs):
+                self._steps.append((itemgetter(i), made, None, None))
+                at[v] = made + i + 1
 
     def _one_call(self) -> Run | None:
         """The whole as one call with all operands in their order, if it is that."""
@@ -169,8 +171,12 @@ def _quickest(part: Part, moving: Sequence[Equation], known: dict[Var, Array], c
         return calls
     random = np.random.default_rng(len(moving))
     trial = [_random(random, v.type) for v in part.inputs]
-    same = all(a.tobytes() == b.tobytes() for a, b in zip(loops(trial), calls(trial), strict=True))
-    return loops if same else calls
+    turned = [np.asfortranarray(a) if a.ndim > 1 else np.repeat(a, 2)[::2].reshape(a.shape) for a in trial]
+    return loops if all(_agree(loops(xs), calls(xs)) for xs in (trial, turned)) else calls
+
+
+def _agree(found: Sequence[Array], meant: Sequence[Array]) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(found, meant, strict=True))
 
 
 def _random(random: np.random.Generator, type: TensorType) -> Array:
@@ -226,7 +232,7 @@ def _call(e: Equation) -> Callable[..., Any]:
     if p.name == "dot" and (product := as_small_product(types[0], types[1], **attributes)) is not None:
         rule, attributes = product, {}
     call = partial(rule, **attributes) if attributes else rule
-    return call if e.outputs[0].type.shape else _as_array(call)
+    return call if e.outputs[0].type.shape or p.multiple else _as_array(call)
 
 
 def _chosen(eager: Any, types: Sequence[TensorType], attributes: Any) -> Any:

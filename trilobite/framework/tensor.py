@@ -21,13 +21,14 @@ from trilobite.framework.devices import CPU, device
 from trilobite.framework.layouts import Strides, strides
 from trilobite.framework.leaves import GradLeaf, added_in_place, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.sizes import Size, counted
+from trilobite.framework.view_node import looked
 from trilobite.framework.views import Step, update
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.backward import backward
-from trilobite.ir.transforms.bind import Traced, bind
+from trilobite.ir.transforms.bind import bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
 from trilobite.ir.transforms.tape import Leaf, Node, Taped, excuse, taped
@@ -89,11 +90,15 @@ class Tensor(Attached):
         parent = None if self._extra is None or type(value) is not Taped else self._extra.get("parent")
         if parent is not None:  # hooks of the view that this one was taken of are on the way
             out, steps = parent._look(value), steps[len(parent._view or ()) :]
-        for primitive, attributes in steps:
-            out = bind(primitive, out, **attributes)
+        found = looked(out, steps) if type(out) is Taped and steps else None
+        if found is not None:
+            out = found
+        else:
+            for primitive, attributes in steps:
+                out = bind(primitive, out, **attributes)
         if self._extra is not None and type(out) is Taped and "hooks" in self._extra:
             _hang(out, self._extra["hooks"])
-        apart = not isinstance(out, Traced) and out is not value and not np.may_share_memory(out, value)
+        apart = type(out) is np.ndarray and out is not value and not _shares(out, value)
         self._note("seen", (value, out, cells.now if apart else None))
         return out
 
@@ -563,6 +568,15 @@ def _from_hook(out: Any, ct: Value) -> Value | None:
 
 def copied(value: Value) -> Value:
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _shares(part: np.ndarray[Any, Any], whole: Any) -> bool:
+    base = part.base
+    if type(whole) is not np.ndarray:
+        return False
+    if base is not None and (base is whole or base is whole.base):
+        return True
+    return bool(np.may_share_memory(part, whole))
 
 
 def wrap(value: Value) -> Tensor:

@@ -20,6 +20,7 @@ import numpy as np
 
 from trilobite.native.cache import kernels
 from trilobite.native.driver import builtin, described, words_of_method
+from trilobite.native.loop_texts import CONVERSIONS, SIZES, lane_texts, texts
 from trilobite.native.runtime import filled
 
 Array = np.ndarray[Any, Any]
@@ -130,108 +131,42 @@ end:
 }
 """
 
-_LOOP = """
-define internal void @$name(ptr %operands, ptr %dims, ptr %steps, ptr %data) {
-start:
-  %n = load i64, ptr %dims
-$open
-  br label %test
-test:
-  %i = phi i64 [ 0, %start ], [ %after, %body ]
-  %left = icmp slt i64 %i, %n
-  br i1 %left, label %body, label %done
-body:
-$body
-  %after = add i64 %i, 1
-  br label %test
-done:
-  ret void
-}
-"""
-_SIZES = (1, 2, 4, 8)
-_NUMBERS = {"?": "i8", "b": "i8", "i": "i32", "l": "i64", "f": "float", "d": "double"}
-_CONVERSIONS = {
-    "?f": "uitofp", "?d": "uitofp", "bf": "sitofp", "bd": "sitofp", "if": "sitofp", "id": "sitofp",
-    "lf": "sitofp", "ld": "sitofp", "fd": "fpext", "df": "fptrunc", "?l": "zext", "?i": "zext", "il": "sext",
-}  # fmt: skip
-"""Pairs of NumPy's characters for dtypes whose conversion is one instruction."""
-
-
-def _operand(k: int) -> str:
-    return f"""  %p{k}_at = getelementptr ptr, ptr %operands, i64 {k}
-  %p{k} = load ptr, ptr %p{k}_at
-  %s{k}_at = getelementptr i64, ptr %steps, i64 {k}
-  %s{k} = load i64, ptr %s{k}_at"""
-
-
-def _at(k: int) -> str:
-    return f"  %o{k} = mul i64 %i, %s{k}\n  %q{k} = getelementptr i8, ptr %p{k}, i64 %o{k}"
-
-
-def _loop(name: str, operands: int, body: str) -> str:
-    opened = "\n".join(_operand(k) for k in range(operands))
-    placed = "\n".join(_at(k) for k in range(operands))
-    return filled(_LOOP, {"name": name, "open": opened, "body": f"{placed}\n{body}"})
-
-
-def _copying(size: int) -> str:
-    word = f"i{size * 8}"
-    return _loop(f"copy{size}", 2, f"  %x = load {word}, ptr %q0\n  store {word} %x, ptr %q1")
-
-
-def _choosing(size: int) -> str:
-    word = f"i{size * 8}"
-    body = f"""  %p = load i8, ptr %q0
-  %x = load {word}, ptr %q1
-  %y = load {word}, ptr %q2
-  %yes = icmp ne i8 %p, 0
-  %z = select i1 %yes, {word} %x, {word} %y
-  store {word} %z, ptr %q3"""
-    return _loop(f"choose{size}", 4, body)
-
-
-def _converting(pair: str) -> str:
-    source, target = _NUMBERS[pair[0]], _NUMBERS[pair[1]]
-    body = f"""  %x = load {source}, ptr %q0
-  %y = {_CONVERSIONS[pair]} {source} %x to {target}
-  store {target} %y, ptr %q1"""
-    return _loop(f"convert_{ord(pair[0])}_{ord(pair[1])}", 2, body)
-
-
-_NAMES = (
-    "walk", *(f"copy{n}" for n in _SIZES), *(f"choose{n}" for n in _SIZES),
-    *(f"convert_{ord(p[0])}_{ord(p[1])}" for p in _CONVERSIONS),
-)  # fmt: skip
-
 
 class _Code:
-    """The machine code, once for all."""
+    """Machine code of some functions, once for all."""
 
-    def __init__(self) -> None:
-        facts = {
-            "header": _HEADER, "items": _HEADER + 8, "flags": _HEADER + 48, "well": _WELL,
-            "row_words": _ROW_WORDS,
-        }  # fmt: skip
+    def __init__(self, texts: dict[str, str]) -> None:
         stores = "".join(
             f"  %at{i} = getelementptr ptr, ptr %out, i64 {i}\n  store ptr @{name}, ptr %at{i}\n"
-            for i, name in enumerate(_NAMES)
+            for i, name in enumerate(texts)
         )
         told = (
             f"define void @entry(ptr %out, i64 %begin, i64 %end, ptr %scratch) {{\n{stores}  ret void\n}}\n"
         )
-        loops = [*map(_copying, _SIZES), *map(_choosing, _SIZES), *map(_converting, _CONVERSIONS)]
-        self.kernels = kernels([(filled(_WALK, facts) + "".join(loops) + told, 1)])
-        found = np.zeros(len(_NAMES), np.int64)
+        self.kernels = kernels([("".join(texts.values()) + told, 1)])
+        found = np.zeros(len(texts), np.int64)
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         tell = ctypes.CFUNCTYPE(None, pointer, integer, integer, pointer)(self.kernels.addresses[0])
         tell(found.ctypes.data, 0, 0, None)
-        self.at = dict(zip(_NAMES, map(int, found), strict=True))
-        self.make_number = ctypes.cast(ctypes.pythonapi.PyLong_FromLongLong, ctypes.c_void_p).value or 0
+        self.at = dict(zip(texts, map(int, found), strict=True))
 
 
 @lru_cache(maxsize=1)
 def _code() -> _Code:
-    return _Code()
+    facts = {
+        "header": _HEADER, "items": _HEADER + 8, "flags": _HEADER + 48, "well": _WELL,
+        "row_words": _ROW_WORDS,
+    }  # fmt: skip
+    return _Code({"walk": filled(_WALK, facts), **texts()})
+
+
+@lru_cache(maxsize=1)
+def _lane_code() -> _Code:
+    return _Code(lane_texts())  # fewer plans ask for it: compiled and loaded on its own
+
+
+def _make_number() -> int:
+    return ctypes.cast(ctypes.pythonapi.PyLong_FromLongLong, ctypes.c_void_p).value or 0
 
 
 class Loop(NamedTuple):
@@ -243,18 +178,25 @@ class Loop(NamedTuple):
 
 def copying(size: int) -> Loop | None:
     """Elements of so many bytes."""
-    return Loop(_code().at[f"copy{size}"], 0) if size in _SIZES else None
+    return Loop(_code().at[f"copy{size}"], 0) if size in SIZES else None
 
 
 def choosing(size: int) -> Loop | None:
     """From the second operand where the first is true, else from the third."""
-    return Loop(_code().at[f"choose{size}"], 0) if size in _SIZES else None
+    return Loop(_code().at[f"choose{size}"], 0) if size in SIZES else None
 
 
 def converting(source: np.dtype[Any], target: np.dtype[Any]) -> Loop | None:
     pair = source.char + target.char
     name = f"convert_{ord(pair[0])}_{ord(pair[1])}"
-    return Loop(_code().at[name], 0) if pair in _CONVERSIONS else None
+    return Loop(_code().at[name], 0) if pair in CONVERSIONS else None
+
+
+def by_lanes(name: str, of: Any = "") -> Loop | None:
+    """A loop of two levels (`loop_texts.py`): its name, and the bytes or dtype of its elements."""
+    key = f"{name}_{ord(of.char)}" if isinstance(of, np.dtype) else f"{name}{of}"
+    at = _lane_code().at.get(key)
+    return None if at is None else Loop(at, 0)
 
 
 @cache
@@ -305,7 +247,7 @@ class Table:
         self._rows = np.array([_as_words(row, len(self._bases)) for row in rows], np.int64)
         words = words_of_method(6)
         words[:] = (
-            code.make_number, inputs, outputs, self._rows.ctypes.data, len(rows), self._bases.ctypes.data,
+            _make_number(), inputs, outputs, self._rows.ctypes.data, len(rows), self._bases.ctypes.data,
         )  # fmt: skip
         self._method = described(words, b"walk", code.at["walk"], _FAST)
         self.walk: Walk = builtin(ctypes.byref(self._method), words, None)

@@ -11,8 +11,8 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.axes import size_in
 from trilobite.framework.ops.conversion import check_device, tensor, to_array
+from trilobite.framework.ops.filling import filled, plainly, shape_of
 from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar, within
 from trilobite.framework.ops.registry import op, read, read_operand, tensor_op
 from trilobite.framework.promotion import scalar_dtype
@@ -23,20 +23,6 @@ from trilobite.ir.transforms import bind as entry
 from trilobite.ir.types import Affine, Shape
 
 G = "creation"
-
-
-def shape_of(shape: Any) -> Shape:
-    """A shape as a tuple of sizes."""
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    out = tuple(map(size_in, sizes))
-    if any(not isinstance(d, Affine) and d < 0 for d in out):
-        raise ShapeError(
-            f"a tensor of shape {out}",
-            where=user_location(),
-            expected="sizes that are not negative",
-            remedy="only reshape works a size out from -1",
-        )
-    return out
 
 
 _WITHOUT_MEANING = ("layout", "memory_format", "pin_memory", "out", "names")
@@ -65,21 +51,12 @@ def _sizes(shape: Any, more: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     return (shape, *more) if more else shape
 
 
-def filled(shape: Any, value: Any, dtype: DType) -> Tensor:
-    """A tensor with one number everywhere."""
-    sizes = shape_of(shape)
-    if entry.threads.context.recorder is not None or any(isinstance(d, Affine) for d in sizes):
-        return wrap(table["full"](shape=sizes, dtype=dtype, value=value))
-    if value == 0 and type(value) is int:
-        return wrap(np.zeros(sizes, dtype))  # the system hands out pages of zeros without writing them
-    out = np.empty(sizes, dtype)
-    out[...] = scalar(value, dtype)
-    return wrap(out)
-
-
 def _made(shape: Any, value: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    kind = dt.default_float if dtype is None else as_dtype(dtype)
+    if device is None and not requires_grad and (plain := plainly(shape, value, kind)) is not None:
+        return wrap(plain)
     check_device(device)
-    out = filled(shape, value, dt.default_float if dtype is None else as_dtype(dtype))
+    out = filled(shape, value, kind)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -378,19 +355,19 @@ def _triangle(x: Any, k: int, upper: bool) -> Value:
     return table["select"](lower, zero, x) if upper else table["select"](lower, x, zero)
 
 
-@op(G)
+@op(G, plan=True)
 def tril(x: Any, /, k: int = 0) -> Value:
     """Zeros above the k-th diagonal of the last two axes."""
     return _triangle(x, k, upper=False)
 
 
-@op(G)
+@op(G, plan=True)
 def triu(x: Any, /, k: int = 0) -> Value:
     """Zeros below the k-th diagonal of the last two axes."""
     return _triangle(x, k, upper=True)
 
 
-@op(G, methods=("one_hot",))
+@op(G, methods=("one_hot",), plan=True)
 def one_hot(x: Any, /, num_classes: int, *, dtype: Any = None) -> Value:
     """A new last axis with 1 at the place that x names and 0 elsewhere; all zeros where x is outside."""
     x = as_value(x)

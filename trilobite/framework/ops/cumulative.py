@@ -88,7 +88,7 @@ def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Value:
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def cummax(x: Any, /, axis: int | None = None) -> Value:
     """The largest element so far, along an axis."""
@@ -97,7 +97,7 @@ def cummax(x: Any, /, axis: int | None = None) -> Value:
     return _running(x, _line(x, axis, "cummax"), "max")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def cummin(x: Any, /, axis: int | None = None) -> Value:
     """The smallest element so far, along an axis."""

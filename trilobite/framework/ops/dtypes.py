@@ -13,9 +13,12 @@ from trilobite.base.dtypes import DType, as_dtype
 from trilobite.base.errors import ArgumentError, DTypeError
 from trilobite.base.locations import user_location
 from trilobite.framework import promotion
+from trilobite.framework.devices import check_device
 from trilobite.framework.ops.registry import copy_value, method, tensor_op
+from trilobite.framework.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms.tape import Taped
 
 G = "dtypes"
 
@@ -169,12 +172,11 @@ def promote_types(type1: Any, type2: Any, /) -> dt.dtype:
 @tensor_op(G)
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """The same values in another dtype. Without `copy`, the tensor itself where it has that dtype already."""
-    from trilobite.framework.ops.creation import check_device
-
     check_device(device)
     want, value = as_dtype(dtype), x._read()
     if want != value.dtype:
-        return wrap(table["cast"](value, dtype=want))
+        done: Tensor | None = planned(table["cast"], (x,), {"dtype": want}) if type(value) is Taped else None
+        return wrap(table["cast"](value, dtype=want)) if done is None else done
     return wrap(copy_value(value)) if copy else x
 
 
@@ -190,8 +192,6 @@ def to(
     other: Any = None,
 ) -> Tensor:
     """x in a dtype, on a device, or like another tensor: x.to(tb.float64), x.to("cpu"), x.to(other)."""
-    from trilobite.framework.ops.creation import check_device
-
     for a in (*args, other):
         if isinstance(a, Tensor):
             dtype = a.dtype
@@ -242,7 +242,7 @@ TENSOR_CLASSES: dict[str, Any] = {
 
 def _shorthand(name: str, dtype: DType) -> None:
     def cast(x: Tensor, memory_format: Any = None) -> Tensor:
-        return astype(x, dtype, copy=False)
+        return x if x._peek().dtype == dtype else astype(x, dtype, copy=False)
 
     cast.__name__, cast.__doc__ = name, f"The tensor in {dtype}; itself if it is."
     method(name)(cast)
@@ -268,7 +268,7 @@ for _name, _dtype in {
 @method("type_as")
 def type_as(x: Tensor, other: Tensor) -> Tensor:
     """x in the dtype of another tensor."""
-    return astype(x, other.dtype, copy=False)
+    return x if x._peek().dtype == other._peek().dtype else astype(x, other.dtype, copy=False)
 
 
 @tensor_op(G)

@@ -165,7 +165,7 @@ def _cheapest(terms: Sequence[Term], sizes: dict[str, Dim], result: Letters) -> 
     return min(combinations(range(len(terms)), 2), key=cost)
 
 
-@op("linear algebra", methods=())
+@op("linear algebra", methods=(), plan=True)
 def einsum(equation: str, /, *operands: Any) -> Value:
     """A sum of products written with letters: einsum("ij,jk->ik", x, y). "..." stands for axes that
     broadcast.

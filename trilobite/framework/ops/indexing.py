@@ -15,16 +15,19 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.known_views import MOST, handle
 from trilobite.framework.ops import keys
 from trilobite.framework.ops.conversion import to_array
 from trilobite.framework.ops.meeting import astype, broadcast_shapes, broadcast_to, plain, scalar
 from trilobite.framework.ops.registry import method
+from trilobite.framework.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.bind import Traced
+from trilobite.ir.transforms.tape import Taped
 from trilobite.ir.types import Shape
 
 _RANK = ("bool", "int", "float", "complex")
@@ -35,7 +38,8 @@ _slice, _reshape = table["slice"], table["reshape"]
 def getitem(x: Tensor, key: Any) -> Tensor:
     """Part of the tensor: a view for integers, slices, None and Ellipsis; else a copy."""
     if type(key) is int:
-        return _row(x, key)
+        row = _known_row(x, key)
+        return _row(x, key) if row is None else row
     basic = keys.basic(key)
     if basic is not None:
         return _seen(x, x._through(*keys.basic_steps(basic, x.shape)), key)
@@ -45,7 +49,38 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     value = x._read()
     if type(value) is np.ndarray and _direct(entries):
         return wrap(_taken(value, entries))
-    return wrap(_gathered(value, entries))
+    done: Tensor | None = None
+    if type(value) is Taped and isinstance(key, Tensor) and not keys.is_mask(entries[0]):
+        done = planned(_picked, (x, key), {})
+    return wrap(_gathered(value, entries)) if done is None else done
+
+
+def _picked(x: Value, index: Value) -> Value:
+    return _gathered(x, [index])
+
+
+_rows: dict[Any, tuple[Any, ...]] = {}
+"""The steps of x[i] by the shape of x and i."""
+
+
+def _known_row(x: Tensor, index: int) -> Tensor | None:
+    """x[i] of a plain tensor, if its steps are known."""
+    if x._view is not None:
+        return None
+    cell = x._cell
+    held = cell.value
+    if type(held) is not np.ndarray and type(held) is not Taped:
+        return None
+    steps = _rows.get((held.shape, index))
+    if steps is None:
+        return None
+    out = handle(cell, steps)
+    if type(held) is np.ndarray and cell.owner is None and entry.threads.context.recorder is None:
+        part = held[index]
+        if type(part) is not np.ndarray:
+            part = held[index, ...]
+        out._extra = {"seen": (held, part, None)}
+    return out
 
 
 def _row(x: Tensor, index: int) -> Tensor:
@@ -60,6 +95,10 @@ def _row(x: Tensor, index: int) -> Tensor:
         (_slice, {"start": (at, *blank), "stop": (at + 1, *rest), "step": (1,) * len(shape)}),
         (_reshape, {"shape": rest}),
     )
+    if x._view is None and type(index) is int and type(x._cell.value) is np.ndarray:
+        if len(_rows) > MOST:
+            _rows.clear()
+        _rows[x._cell.value.shape, index] = out._view or ()
     return _seen(x, out, at)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError, ShapeError, StateError
@@ -13,6 +16,9 @@ from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.registry import method
 from trilobite.framework.ops.taking import index_add, scatter, scatter_add
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.ir.primitives.common import OWN
+from trilobite.ir.transforms import bind as entry
+from trilobite.ir.transforms import cells
 
 _RANK = ("bool", "int", "float", "complex")
 
@@ -22,6 +28,8 @@ def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Te
     dtype may not be of a higher kind.
     """
     value = result._read()
+    if _written(x, value):
+        return x
     if value.shape != x.shape:
         raise ShapeError(
             f"{what}: a result of shape {tuple(value.shape)} in a tensor of shape {tuple(x.shape)}",
@@ -40,10 +48,27 @@ def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Te
     return x
 
 
+def _written(x: Tensor, new: Any) -> bool:
+    """Plain memory takes an array of its own kind at once."""
+    cell, ctx = x._cell, entry.threads.context
+    old = cell.value
+    if type(old) is not np.ndarray or type(new) is not np.ndarray or x._view is not None:
+        return False
+    if cell.leaf is not None or cell.owner is not None or ctx.recorder is not None or ctx.undo is not None:
+        return False
+    if x._extra is not None or old.dtype != new.dtype or old.shape != new.shape or not old.flags.writeable:
+        return False
+    np.copyto(old, new)
+    cells.stamp(old)
+    return True
+
+
 @method("copy_")
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Take the values of another tensor, cast and broadcast to this one."""
     value = source._read() if isinstance(source, Tensor) else to_array(source)
+    if _written(x, value):
+        return x
     x._store(broadcast_to(astype(value, x._peek().dtype), x.shape))
     return x
 
@@ -58,7 +83,19 @@ def fill_(x: Tensor, number: Any) -> Tensor:
 @method("zero_")
 def zero_(x: Tensor) -> Tensor:
     """Zeros everywhere."""
+    held = x._cell.value
+    if type(held) is np.ndarray and x._view is None and held.dtype.num < OWN and _written(x, _zero(held)):
+        return x
     return fill_(x, False)
+
+
+@lru_cache(maxsize=64)
+def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _zero(like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return _zeros(like.shape, like.dtype)
 
 
 @method("detach_")

@@ -128,7 +128,7 @@ def _pieces(x: Tensor, axis: int, ends: Sequence[int]) -> tuple[Tensor, ...]:
     return tuple(x._through(slice_step(shape, axis, s, max(s, e))) for s, e in zip(starts, ends, strict=True))
 
 
-@tensor_op(G, methods=("unstack", "unbind"))
+@tensor_op(G, methods=("unstack", "unbind"), view=True)
 def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, as views without it."""
     x = handle(x)
@@ -138,7 +138,7 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x._through(slice_step(shape, a, i, i + 1), rest) for i in range(_fixed(x, a, "unstack")))
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def split(x: Any, /, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be smaller), or of the sizes listed, as views."""
     x = handle(x)
@@ -160,7 +160,7 @@ def split(x: Any, /, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
     return _pieces(x, a, [min(n, e) for e in range(sizes, max(n, 1) + sizes, sizes)])
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most this many pieces of equal size (the last may be smaller), as views."""
     x = handle(x)
@@ -170,7 +170,7 @@ def chunk(x: Any, /, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-_fixed(x, a, "chunk") // chunks)), a)
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def tensor_split(x: Any, /, sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """Exactly this many pieces, sizes as equal as can be; or pieces that end at the places listed."""
     x = handle(x)
@@ -185,7 +185,7 @@ def tensor_split(x: Any, /, sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
     return _pieces(x, a, ends)
 
 
-@method("narrow")
+@method("narrow", view=True)
 def narrow(x: Tensor, axis: int, start: int, length: int) -> Tensor:
     """`length` elements of one axis from `start` on, as a view."""
     a = axis_in(axis, x.ndim, "narrow")

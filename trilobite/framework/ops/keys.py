@@ -17,6 +17,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import IndexingError
 from trilobite.base.locations import user_location
+from trilobite.framework.plans import is_planning, require
 from trilobite.framework.tensor import Tensor
 from trilobite.framework.views import Step
 from trilobite.ir.primitive import Value
@@ -336,4 +337,8 @@ def counted(indices: Value, size: Dim, axis: int) -> Value:
         extent = table["broadcast"](n, shape=wide.shape, axes=())
     else:
         extent = table["full"](shape=wide.shape, dtype=dt.int64, value=size)
-    return table["select"](table["lt"](wide, zero), table["add"](wide, extent), wide)
+    negative = table["lt"](wide, zero)
+    if is_planning():
+        low = table["neg"](extent) if indices.dtype != dt.uint64 else zero
+        require(table["and"](table["ge"](wide, low), table["lt"](wide, extent)))
+    return table["select"](negative, table["add"](wide, extent), wide)

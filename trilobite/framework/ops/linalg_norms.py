@@ -153,7 +153,7 @@ def _part(x: Value, axis: int, i: int) -> Value:
     return table["slice"](x, start=start, stop=stop, step=(1,) * x.ndim)
 
 
-@op(G, name="linalg.multi_dot", methods=())
+@op(G, name="linalg.multi_dot", methods=(), plan=True)
 def multi_dot(arrays: Any, /) -> Value:
     """The product of several matrices, in the order of fewest multiplications; the ends may be vectors."""
     values = [as_value(a) for a in arrays]

@@ -129,7 +129,7 @@ def solve(x1: Any, x2: Any, /) -> Value:
     return table["reshape"](out, shape=out.shape[:-1]) if vector else out
 
 
-@op(G, name="linalg.inv", methods=())
+@op(G, name="linalg.inv", methods=(), plan=True)
 def inv(x: Any, /) -> Value:
     """The inverse of square matrices."""
     wide, dtype = matrices(x, "inv", square=True)
@@ -222,7 +222,7 @@ def _det(a: Value) -> Value:
     return _plain_det(a)[0]
 
 
-@op(G, name="linalg.det", methods=())
+@op(G, name="linalg.det", methods=(), plan=True)
 def det(x: Any, /) -> Value:
     """The determinant of square matrices; its gradient is right for singular ones too."""
     wide, dtype = matrices(x, "det", square=True)
@@ -255,7 +255,7 @@ def _slogdet(a: Value) -> tuple[Value, Value]:
     return _slogdet_forward(a)[0]
 
 
-@op(G, name="linalg.slogdet", methods=())
+@op(G, name="linalg.slogdet", methods=(), plan=True)
 def slogdet(x: Any, /) -> SlogdetResult:
     """Sign (or phase) of the determinant and logarithm of its size; 0 and -inf of a singular matrix."""
     wide, dtype = matrices(x, "slogdet", square=True)
@@ -361,7 +361,7 @@ def lstsq(x1: Any, x2: Any, rcond: Any = None, /, *, rtol: Any = None, driver: A
 # -- powers --------------------------------------------------------------------------------------------------
 
 
-@op(G, name="linalg.matrix_power", methods=())
+@op(G, name="linalg.matrix_power", methods=(), plan=True)
 def matrix_power(x: Any, n: Any, /) -> Value:
     """x @ x @ ... @ x, n times, by squaring; 0 gives the identity, negative n powers of the inverse."""
     if not hasattr(n, "__index__") or isinstance(n, bool):

@@ -25,43 +25,43 @@ def _added(input: Any, product: Any, beta: Any, alpha: Any) -> Tensor:
     return _scaled(handle(input), beta) + product  # type: ignore[no-any-return]
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(mat1 @ mat2)."""
     return _added(input, handle(mat1) @ mat2, beta, alpha)
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(mat @ vec)."""
     return _added(input, handle(mat) @ vec, beta, alpha)
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(every element of vec1 times every element of vec2)."""
     return _added(input, handle(vec1)[:, None] * handle(vec2)[None, :], beta, alpha)
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(batch1 @ batch2), matrix by matrix."""
     return _added(input, handle(batch1) @ batch2, beta, alpha)
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(the sum of the products of all matrices)."""
     return _added(input, (handle(batch1) @ batch2).sum(axis=0), beta, alpha)
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value·tensor1·tensor2."""
     return handle(input) + _scaled(handle(tensor1) * tensor2, value)  # type: ignore[no-any-return]
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value·tensor1 / tensor2."""
     return handle(input) + _scaled(handle(tensor1) / tensor2, value)  # type: ignore[no-any-return]
@@ -73,13 +73,13 @@ def chain_matmul(*matrices: Any) -> Tensor:
     return _linalg("multi_dot")(list(matrices))  # type: ignore[no-any-return]
 
 
-@tensor_op(G)
+@tensor_op(G, plan=True)
 def vdot(x1: Any, x2: Any, /) -> Tensor:
     """The product of two vectors, the first conjugated."""
     return operators["vecdot"].public(x1, x2)  # type: ignore[no-any-return]
 
 
-@tensor_op(G, methods=("t",))
+@tensor_op(G, methods=("t",), view=True)
 def t(x: Any, /) -> Tensor:
     """The transpose of a matrix; a vector or a number as it is."""
     x = handle(x)

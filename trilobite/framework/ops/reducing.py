@@ -28,6 +28,7 @@ from trilobite.framework.ops.meeting import (
 )
 from trilobite.framework.ops.pointwise import isclose, like, truth
 from trilobite.framework.ops.registry import alias, op, read, tensor_op
+from trilobite.framework.plan_keys import SMALL
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -133,8 +134,8 @@ def _extreme(x: Any, axis: Any, keepdims: bool, what: str) -> Value:
 
 def _extreme_of_all(evaluate: Any) -> Any:
     def short(x: Any) -> Value | None:
-        """Of all numbers of what is just an array."""
-        if x.dtype.kind not in "iuf" or not x.size or not nobody_looks():
+        """Of all numbers of what is just an array, and too large for a plan."""
+        if x.size <= SMALL or x.dtype.kind not in "iuf" or not nobody_looks():
             return None
         return evaluate(x, axes=tuple(range(x.ndim)))
 

@@ -24,9 +24,11 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.autocast import casting
+from trilobite.framework.known_views import remembered
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.plans import planned
 from trilobite.framework.promotion import scalar_dtype
+from trilobite.framework.replayed import replayed
 from trilobite.framework.tensor import CLASSES, Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -109,26 +111,33 @@ def op(
 
 
 def tensor_op(
-    group: str, *, name: str | None = None, methods: Sequence[str] | None = None
-) -> Callable[[F], F]:
-    """Enter a function that works on tensors themselves: views, in-place changes, state."""
+    group: str, *, name: str | None = None, methods: Sequence[str] | None = None, view: bool = False,
+    plan: bool = False,
+) -> Callable[[F], F]:  # fmt: skip
+    """Enter a function that works on tensors themselves: views, in-place changes, state. A `view` looks
+    through steps that only the shape and the arguments decide: they are remembered. With `plan`, small
+    calls that come again are replayed, as those of `op` are.
+    """
 
     def enter(fn: F) -> F:
         label = name or fn.__name__.rstrip("_")
-        register(label, _bilingual(fn), group, (label,) if methods is None else methods)
+        public = replayed(_bilingual(fn)) if plan else _bilingual(fn)
+        register(
+            label, remembered(public) if view else public, group, (label,) if methods is None else methods
+        )
         return fn
 
     return enter
 
 
-def method(*names: str) -> Callable[[F], F]:
+def method(*names: str, view: bool = False) -> Callable[[F], F]:
     """Give Tensor a method that is no function of the namespace, or is called otherwise than the function."""
 
     def enter(fn: F) -> F:
         for label in names:
             if label in methods:
                 raise ValueError(f"two methods named {label}")
-            methods[label] = _bilingual(fn)
+            methods[label] = remembered(_bilingual(fn)) if view else _bilingual(fn)
         return fn
 
     return enter

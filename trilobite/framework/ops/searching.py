@@ -14,6 +14,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError, TraceError
 from trilobite.base.locations import user_location
+from trilobite.framework.autocast import nobody_looks
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.meeting import (
     ORDERED,
@@ -32,6 +33,7 @@ from trilobite.framework.ops.reducing import kept, not_empty
 from trilobite.framework.ops.registry import op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.primitives.common import OWN
 from trilobite.ir.types import Shape, size_of
 
 G = "searching"
@@ -142,7 +144,14 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> tuple
     return tuple(table["select"](empty, like(line, fill_value), line) for line in lines)
 
 
-@op(G)
+def _plain_places(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """By NumPy itself, of what is just an array."""
+    if x.ndim == 0 or x.dtype.num >= OWN or not nobody_looks():
+        return None
+    return np.array(x.nonzero()).T.copy()
+
+
+@op(G, short=_plain_places)
 def argwhere(x: Any, /, *, size: int | None = None, fill_value: int = 0) -> Value:
     """The places of what is not zero, one per row; a number has one place, or none, without coordinates."""
     if as_value(x).ndim == 0:
@@ -181,7 +190,7 @@ def place_in(line: Value, values: Value, right: bool) -> Value:
     return low
 
 
-@op(G)
+@op(G, plan=True)
 def searchsorted(
     x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None, right: bool = False,
     out_int32: bool = False,
@@ -223,7 +232,7 @@ def _searched_lines(lines: Value, values: Value, right: bool, sorter: Any, out_i
     return table["reduce_sum"](astype(before, kind), axes=(len(shape) - 1,))
 
 
-@op(G, methods=("bucketize",))
+@op(G, methods=("bucketize",), plan=True)
 def bucketize(x: Any, boundaries: Any, /, *, right: bool = False, out_int32: bool = False) -> Value:
     """Which of the intervals between sorted boundaries each element lies in."""
     return searchsorted(boundaries, x, side="right" if right else "left", out_int32=out_int32)

@@ -160,7 +160,7 @@ def bincount(x: Any, /, *, weights: Any = None, minlength: int = 0, size: int | 
     return table["scatter"](blank, _column(x), w, axes=(0,), kind="add") if size else blank
 
 
-@op(G)
+@op(G, plan=True)
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Value:
     """Is each element of x1 equal to some element of x2?"""
     x, elements = common(x1, x2)

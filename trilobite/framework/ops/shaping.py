@@ -17,10 +17,12 @@ from trilobite.framework.ops.axes import axes_in, axis_in, is_number, size_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op, wrap_results
+from trilobite.framework.plans import planned
 from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms.tape import Taped
 from trilobite.ir.types import Affine, Dim, Shape, size_of
 
 _reshape, _transpose, _reverse, _broadcast = (
@@ -82,7 +84,7 @@ def reshape_step(shape: Shape) -> Step:
     return _reshape, {"shape": shape}
 
 
-@tensor_op(G, methods=())
+@tensor_op(G, methods=(), view=True)
 def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
     """The same elements under another shape; one size may be -1. A view where the elements lie so that it can
     be one, else a copy; `copy=True` copies, `copy=False` refuses to.
@@ -109,13 +111,13 @@ def _only_a_copy(x: Tensor, new: Shape, what: str) -> ShapeError:
     )
 
 
-@method("reshape")
+@method("reshape", view=True)
 def reshape_method(x: Tensor, *shape: Any, copy: bool | None = None) -> Tensor:
     """The same elements under another shape; one size may be -1. A view where it can be one, else a copy."""
     return reshape(x, tuple(listed(shape)), copy=copy)
 
 
-@method("view")
+@method("view", view=True)
 def view(x: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; or, given a dtype, their bits under another dtype of the same
     width.
@@ -145,7 +147,7 @@ def reshape_as(x: Tensor, other: Tensor) -> Tensor:
     return reshape(x, other.shape)
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """The axes from start to end (included) as one."""
     x = handle(x)
@@ -174,7 +176,7 @@ def unflatten(x: Any, /, axis: int, sizes: Sequence[Any]) -> Tensor:
     return reshape(x, (*x.shape[:a], *full_shape(sizes, x.shape[a]), *x.shape[a + 1 :]))
 
 
-@tensor_op(G, methods=())
+@tensor_op(G, methods=(), view=True)
 def squeeze(x: Any, /, axis: Any = None) -> Tensor:
     """Without these axes of size 1; without `axis`, without all of them."""
     x = handle(x)
@@ -195,13 +197,13 @@ def squeeze(x: Any, /, axis: Any = None) -> Tensor:
     return through(x, reshape_step(tuple(d for i, d in enumerate(shape) if i not in gone)))
 
 
-@method("squeeze")
+@method("squeeze", view=True)
 def squeeze_method(x: Tensor, *axes: Any, axis: Any = None) -> Tensor:
     """Without these axes of size 1; without arguments, without all of them."""
     return squeeze(x, tuple(listed(axes)) if axes else axis)
 
 
-@tensor_op(G, methods=("expand_dims", "unsqueeze"))
+@tensor_op(G, methods=("expand_dims", "unsqueeze"), view=True)
 def expand_dims(x: Any, /, axis: Any = 0) -> Tensor:
     """With a new axis of size 1 at each of these places of the result."""
     x = handle(x)
@@ -232,13 +234,13 @@ def permute_dims(x: Any, /, axes: Any) -> Tensor:
     return transposed(x, places)
 
 
-@method("permute", "permute_dims")
+@method("permute", "permute_dims", view=True)
 def permute(x: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """Axis i of the result is axis axes[i]."""
     return permute_dims(x, tuple(listed(axes)) if dims is None else dims)
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def moveaxis(x: Any, /, source: Any, destination: Any) -> Tensor:
     """Axes moved to other places; the others keep their order."""
     x = handle(x)
@@ -257,7 +259,7 @@ def moveaxis(x: Any, /, source: Any, destination: Any) -> Tensor:
     return transposed(x, order)
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
     """Two axes exchanged."""
     x = handle(x)
@@ -269,7 +271,7 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
     return transposed(x, order)
 
 
-@tensor_op(G, methods=())
+@tensor_op(G, methods=(), view=True)
 def transpose(x: Any, axis1: Any = None, axis2: Any = None, /) -> Tensor:
     """Two axes exchanged, as in PyTorch; a tuple is a permutation, nothing reverses all axes, as in NumPy."""
     x = handle(x)
@@ -278,7 +280,7 @@ def transpose(x: Any, axis1: Any = None, axis2: Any = None, /) -> Tensor:
     return permute_dims(x, axis1) if isinstance(axis1, (tuple, list)) else swapaxes(x, axis1, axis2)
 
 
-@method("transpose")
+@method("transpose", view=True)
 def transpose_method(x: Tensor, *axes: Any, **named: Any) -> Tensor:
     """Two axes exchanged, as in PyTorch; more are a permutation, none reverses all axes, as in NumPy."""
     if named:
@@ -287,7 +289,7 @@ def transpose_method(x: Tensor, *axes: Any, **named: Any) -> Tensor:
     return transpose(x, *axes) if len(axes) in (0, 2) else permute_dims(x, axes)
 
 
-@tensor_op(G, methods=())
+@tensor_op(G, methods=(), view=True)
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged."""
     x = handle(x)
@@ -339,7 +341,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Tensor:
     return through(x, (_broadcast, {"shape": want, "axes": tuple(range(len(want) - x.ndim, len(want)))}))
 
 
-@method("expand")
+@method("expand", view=True)
 def expand(x: Tensor, *sizes: Any, size: Any = (), implicit: bool = False) -> Tensor:
     """Axes of size 1 repeated to these sizes; -1 keeps a size. A view that cannot be written to."""
     want = tuple(listed(sizes or size))
@@ -375,7 +377,9 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 @tensor_op(G)
 def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with memory of its own, through which gradients flow."""
-    return wrap(copy_value(x._read()))
+    value = x._read()
+    done: Tensor | None = planned(copy_value, (x,), {}) if type(value) is Taped else None
+    return wrap(copy_value(value)) if done is None else done
 
 
 @tensor_op(G)

@@ -23,7 +23,7 @@ from trilobite.framework.ops.meeting import (
 from trilobite.framework.ops.numbers import number_as_line
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.pointwise import full
-from trilobite.framework.ops.registry import op
+from trilobite.framework.ops.registry import lift, op
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.bind import Traced
@@ -71,7 +71,7 @@ def _shaped(out: Value, like: Any) -> Value:
     return out if out.shape == shape else table["reshape"](out, shape=shape)
 
 
-@op(G)
+@op(G, plan=True)
 def sort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> Value:
     """Sorted along an axis, NaN last (first when descending). Equal elements always keep their order."""
     v, a = _operand(x, axis, "sort")
@@ -80,14 +80,14 @@ def sort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = 
     return _shaped(table["sort"](v, axis=a, keys=1)[0], x)
 
 
-@op(G)
+@op(G, plan=True)
 def argsort(x: Any, /, axis: int = -1, descending: bool = False, *, stable: bool = True) -> Value:
     """The places that sort along an axis. Equal elements always keep their order."""
     v, a = _operand(x, axis, "argsort")
     return _shaped(_places(v, a, descending), x)
 
 
-@op(G)
+@op(G, plan=True)
 def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: bool = True) -> Pair:
     """The k largest (or smallest) elements along an axis, best first, and their places; of equal ones the
     first.
@@ -116,7 +116,27 @@ def topk(x: Any, /, k: int, axis: int = -1, *, largest: bool = True, sorted: boo
     return Pair(table["slice"](values, **ends), table["slice"](places, **ends))
 
 
-@op(G, methods=("median",))
+def _values_and_places(x: Value, axis: int, descending: bool) -> Pair:
+    v, a = _operand(x, axis, "sort")
+    at = _places(v, a, descending)
+    return Pair(table["take_along"](v, at, axis=a), at)
+
+
+def one_each(x: Value, axis: int, keepdim: bool, place: str) -> Pair:
+    """PyTorch's max and min along an axis: values and where they stand (`place`: argmax or argmin)."""
+    axis = axis_in(axis, x.ndim, place)
+    at = table[place](x, axis=axis)
+    column = table["reshape"](at, shape=(*at.shape[:axis], 1, *at.shape[axis:]))
+    values = table["take_along"](x, column, axis=axis)
+    return Pair(values, column) if keepdim else Pair(table["reshape"](values, shape=at.shape), at)
+
+
+in_order = lift(_values_and_places, plan=True)
+"""PyTorch's sort of a tensor that has axes: values and where they stood."""
+extremes = lift(one_each, plan=True)
+
+
+@op(G, methods=("median",), plan=True)
 def median(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """The middle of the sorted elements; of an even number, the mean of the two in the middle."""
     return quantile(x, 0.5, axis, keepdims=keepdims)
@@ -125,7 +145,7 @@ def median(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
 _BETWEEN = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-@op(G, methods=("quantile",))
+@op(G, methods=("quantile",), plan=True)
 @number_as_line
 def quantile(
     x: Any, q: Any, /, axis: int | None = None, *, keepdims: bool = False, interpolation: str = "linear"

@@ -39,7 +39,7 @@ def _indices(indices: Any, what: str) -> Value:
     return v
 
 
-@op(G)
+@op(G, plan=True)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
     """The elements (or slices) along an axis that the indices name; without one, the elements of the tensor
     seen as a line.
@@ -51,14 +51,14 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Value:
     return table["gather"](x, counted(at, x.shape[a], a), axis=a)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def index_select(x: Any, axis: int, index: Any, /) -> Value:
     """The slices along an axis that a line of indices names."""
     return take(x, index, axis=axis)
 
 
-@op(G)
+@op(G, plan=True)
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Value:
     """out[..., i, ...] = x[..., indices[..., i, ...], ...] along an axis; the other axes broadcast."""
     x, at = as_value(x), _indices(indices, "take_along_axis")
@@ -97,7 +97,7 @@ def _corner(x: Value, index: Value, axis: int, what: str) -> dict[str, Any] | No
     return None if stop == x.shape else {"start": (0,) * x.ndim, "stop": stop, "step": (1,) * x.ndim}
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def gather(x: Any, axis: int, index: Any) -> Value:
     """out[..., i, ...] = x[..., index[..., i, ...], ...] along an axis."""
@@ -145,7 +145,7 @@ def _cropped(source: Value, shape: Shape, what: str) -> Value:
     return table["slice"](source, start=(0,) * source.ndim, stop=shape, step=(1,) * source.ndim)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def scatter(
     x: Any, axis: int, index: Any, source: Any = None, *, reduce: str | None = "set", value: Any = None
@@ -159,7 +159,7 @@ def scatter(
     return _scatter(x, axis, index, source, _KINDS[reduce], "scatter")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def scatter_add(x: Any, axis: int, index: Any, source: Any) -> Value:
     """x with source[..., i, ...] added at x[..., index[..., i, ...], ...]."""
@@ -169,7 +169,7 @@ def scatter_add(x: Any, axis: int, index: Any, source: Any) -> Value:
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def scatter_reduce(
     x: Any, axis: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
@@ -217,7 +217,7 @@ def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str)
     return table["scatter"](x, column, updates, axes=(a,), kind=kind)
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any = 1) -> Value:
     """x with alpha times the slices of a source added to the slices along an axis that the indices name."""
@@ -227,14 +227,14 @@ def index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any = 1) -> Val
     return _by_slices(x, axis, index, source, "add", "index_add")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def index_copy(x: Any, axis: int, index: Any, source: Any) -> Value:
     """x with the slices along an axis that the indices name replaced by those of a source."""
     return _by_slices(x, axis, index, source, "set", "index_copy")
 
 
-@op(G)
+@op(G, plan=True)
 @number_as_line
 def index_fill(x: Any, axis: int, index: Any, value: Any) -> Value:
     """x with one number in the slices along an axis that the indices name."""

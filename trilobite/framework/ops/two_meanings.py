@@ -26,6 +26,8 @@ from trilobite.framework.ops import equality, shaping
 from trilobite.framework.ops.axes import axis_in
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import methods, operators
+from trilobite.framework.ops.sorting import extremes, in_order, one_each
+from trilobite.framework.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 
@@ -99,13 +101,19 @@ def _extreme(name: str, place: str, larger: str) -> None:
             return between(x, other)
         if "dim" not in kwargs and (not args or "keepdims" in kwargs):
             return plain(x, *args, **_plain(kwargs))
-        dim, keepdim = _dim_and_keepdim(args, kwargs)
+        bare = len(args) == 1 and not kwargs
+        dim, keepdim = (other, False) if bare else _dim_and_keepdim(args, kwargs)
+        if type(dim) is int and (done := planned(one_each, (x, dim, keepdim, place), {})) is not None:
+            return done
         if dim is None or isinstance(dim, (tuple, list)):
             return plain(x, axis=dim, keepdims=keepdim)
         x = shaping.handle(x)
         if x.ndim == 0:
             return Pair(plain(x), wrap(np.asarray(0)))
-        return along(x, where(x, axis=dim, keepdims=True), dim, keepdim)
+        axis = axis_in(dim, x.ndim, name)
+        if x.dtype in dt.COMPLEX or x.shape[axis] == 0:
+            return along(x, where(x, axis=dim, keepdims=True), dim, keepdim)  # which says what is wrong
+        return extremes(x, axis, keepdim, place)
 
     _replace(name, public)
 
@@ -221,9 +229,10 @@ def _sorting() -> None:
 
     def pair(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pair:
         given = dict(zip(("dim", "descending", "stable"), args, strict=False)) | kwargs
-        dim = given.get("dim", given.get("axis", -1))
-        at = places(x, axis=dim, descending=bool(given.get("descending", False)))
-        return Pair(x if at.ndim == 0 else _standard("take_along_axis")(x, at, axis=dim), at)
+        dim, falling = given.get("dim", given.get("axis", -1)), bool(given.get("descending", False))
+        if x.ndim == 0:
+            return Pair(x, places(x, axis=dim, descending=falling))
+        return in_order(x, dim, falling)  # type: ignore[no-any-return]
 
     @wraps(plain)
     def function(x: Any, *args: Any, **kwargs: Any) -> Any:

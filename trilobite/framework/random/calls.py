@@ -18,7 +18,9 @@ from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import without_meaning
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.random import draws
+from trilobite.framework.random.continuous import normal_value, uniform_value
 from trilobite.framework.random.generator import Generator, key_of
+from trilobite.framework.random.quick import drawn
 from trilobite.framework.tensor import Tensor, wrap
 
 Key = Tensor | None
@@ -56,11 +58,15 @@ def _made(
 
 def rand(*shape: Any, size: Any = None, **settings: Any) -> Tensor:
     """Uniform in [0, 1)."""
+    if not settings and size is None and (done := drawn(uniform_value, shape, dt.default_float)) is not None:
+        return done
     return _made(draws.uniform, _size(shape, size), **settings)
 
 
 def randn(*shape: Any, size: Any = None, **settings: Any) -> Tensor:
     """Normal with mean 0 and variance 1."""
+    if not settings and size is None and (done := drawn(normal_value, shape, dt.default_float)) is not None:
+        return done
     return _made(draws.normal, _size(shape, size), **settings)
 
 

@@ -17,6 +17,7 @@ from trilobite.framework.ops.meeting import astype, broadcast_shapes, together
 from trilobite.framework.random import continuous as real
 from trilobite.framework.random import discrete as whole
 from trilobite.framework.random.keys import bits_value, key_value, split_value
+from trilobite.framework.random.quick import drawn
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -63,8 +64,11 @@ def uniform(
         raise ArgumentError(
             f"uniform between {low} and {high}", where=user_location(), expected="low <= high"
         )
-    u = real.uniform_value(key_value(key), shape_of(shape), d)
-    if (low, high) == (0.0, 1.0):
+    plain, sizes = (low, high) == (0.0, 1.0), shape_of(shape)
+    if plain and key is None and (done := drawn(real.uniform_value, sizes, d)) is not None:
+        return done
+    u = real.uniform_value(key_value(key), sizes, d)
+    if plain:
         return wrap(u)
     out = table["add"](*together(table["mul"](*together(u, high - low)), low))
     if low == high:
@@ -85,7 +89,12 @@ def normal(
         raise ArgumentError(
             f"normal with a standard deviation of {std}", where=user_location(), expected="std >= 0"
         )
-    k, sizes = key_value(key), shape_of(shape)
+    sizes = shape_of(shape)
+    if key is None and (mean, std) == (0, 1) and found in dt.FLOATS:
+        done = drawn(real.normal_value, sizes, found)
+        if done is not None:
+            return done
+    k = key_value(key)
     if dt.is_complex(found):
         parts = [real.normal_value(part, sizes, dt.real_of(found)) for part in split_value(k, 2)]
         x = table["mul"](*together(table["complex"](*parts), 0.5**0.5))

@@ -58,13 +58,13 @@ def _conv(x: Array, w: Array, dtype: DType, **window: Any) -> Array:
     return convolve(x, w, geometry("conv", x.shape, w.shape, **window), dtype)
 
 
-def _input_geometry(y: Shape, w: Shape, space: Shape, groups: int, **window: Any) -> Geometry:
+def input_geometry(y: Shape, w: Shape, space: Shape, groups: int, **window: Any) -> Geometry:
     channels = w[1] * groups if len(w) > 1 else 0
     g = geometry("conv_input_grad", (*y[:1], channels, *space), w, groups=groups, **window)
     return _agree("conv_input_grad", g, y)
 
 
-def _weight_geometry(x: Shape, y: Shape, kernel: Ints, groups: int, **window: Any) -> Geometry:
+def weight_geometry(x: Shape, y: Shape, kernel: Ints, groups: int, **window: Any) -> Geometry:
     if len(x) < 2 or len(y) < 2:
         raise ShapeError(
             f"conv_weight_grad of shapes {x} and {y}",
@@ -90,20 +90,20 @@ def _agree(name: str, g: Geometry, y: Shape) -> Geometry:
 
 def _input_grad_type(y: TensorType, w: TensorType, dtype: DType, **attrs: Any) -> TensorType:
     _check_dtypes("conv_input_grad", y, w, dtype)
-    return TensorType(_input_geometry(y.shape, w.shape, **attrs).x_shape, dtype)
+    return TensorType(input_geometry(y.shape, w.shape, **attrs).x_shape, dtype)
 
 
 def _input_grad(y: Array, w: Array, dtype: DType, **attrs: Any) -> Array:
-    return input_gradient(y, w, _input_geometry(y.shape, w.shape, **attrs), dtype)
+    return input_gradient(y, w, input_geometry(y.shape, w.shape, **attrs), dtype)
 
 
 def _weight_grad_type(x: TensorType, y: TensorType, dtype: DType, **attrs: Any) -> TensorType:
     _check_dtypes("conv_weight_grad", x, y, dtype)
-    return TensorType(_weight_geometry(x.shape, y.shape, **attrs).w_shape, dtype)
+    return TensorType(weight_geometry(x.shape, y.shape, **attrs).w_shape, dtype)
 
 
 def _weight_grad(x: Array, y: Array, dtype: DType, **attrs: Any) -> Array:
-    return weight_gradient(x, y, _weight_geometry(x.shape, y.shape, **attrs), dtype)
+    return weight_gradient(x, y, weight_geometry(x.shape, y.shape, **attrs), dtype)
 
 
 # -- derivatives: each slope is one of the other two, with complex factors conjugated on the way back --------

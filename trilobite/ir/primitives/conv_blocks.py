@@ -72,7 +72,7 @@ class Blocks:
         return slice(rows.start * self.row_size, rows.stop * self.row_size)
 
 
-def _interior(g: Geometry) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+def interior(g: Geometry) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Where x stands in the padded block, and which part of x that is (negative padding crops)."""
     inside, taken = [], []
     for n, p, lo, d in zip(g.space, g.padded, g.low, g.x_dilation, strict=True):
@@ -88,7 +88,7 @@ class Padded:
 
     def __init__(self, g: Geometry, images: int, dtype: DType) -> None:
         self.buffer = np.zeros((images, g.groups * g.channels, *g.padded), dtype)
-        inside, self.taken = _interior(g)
+        inside, self.taken = interior(g)
         self.inner = self.buffer[(slice(None), slice(None), *inside)]
 
     def fill(self, x: Array) -> Array:
@@ -168,7 +168,7 @@ def input_gradient(y: Array, w: Array, g: Geometry, dtype: DType) -> Array:
     """The transpose of `convolve` in x: y's elements spread over the windows they came from."""
     if _nothing(g):
         return np.zeros(g.x_shape, dtype)
-    if _turns(g):
+    if turns(g):
         return convolve(y, _turned(w, g), _turned_geometry(g), dtype)
     depth, positions = g.channels * math.prod(g.kernel), math.prod(g.out)
     work = working_dtype(y.dtype, dtype, g.filters * math.prod(g.kernel))
@@ -179,7 +179,7 @@ def input_gradient(y: Array, w: Array, g: Geometry, dtype: DType) -> Array:
     return rounded(_scattered(weight, y, g), dtype)
 
 
-def _turns(g: Geometry) -> bool:
+def turns(g: Geometry) -> bool:
     """Is it quicker as a convolution of y with the kernel turned around? Not if that gathers more columns."""
     positions = math.prod(g.out)
     if g.pointwise or positions < FEW or any(s != 1 for s in g.stride):
@@ -209,7 +209,7 @@ def _scattered(weight: Array, y: Array, g: Geometry) -> Array:
     """Columns of products, added tap by tap. Images stand innermost, so that additions run long."""
     blocks = Blocks(g, weight.itemsize, block=SPREAD)
     channels, dtype = g.groups * g.channels, weight.dtype
-    inside, taken = _interior(g)
+    inside, taken = interior(g)
     out = np.zeros(g.x_shape, dtype)
     columns = np.empty((g.groups, weight.shape[1], blocks.cut * blocks.row_size * blocks.images), dtype)
     padded = np.empty((channels, *g.padded, blocks.images), dtype)

@@ -25,7 +25,7 @@ ACCEPTS = {
     "sum": ALL - {bool_}, "prod": ALL - {bool_}, "max": ALL - COMPLEX, "min": ALL - COMPLEX,
     "logsumexp": FLOATS,
 }  # fmt: skip
-_UFUNCS: dict[str, np.ufunc] = {
+UFUNCS: dict[str, np.ufunc] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "logsumexp": np.logaddexp,
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ def _type(x: TensorType, axis: int, kind: str, reverse: bool) -> TensorType:
 def _evaluate(x: Array, axis: int, kind: str, reverse: bool) -> Array:
     wide = sortable(x) if kind in ("max", "min") else x.astype(accumulator(x.dtype), copy=False)
     line = np.flip(wide, axis) if reverse else wide
-    out = _UFUNCS[kind].accumulate(line, axis=axis, dtype=line.dtype)
+    out = UFUNCS[kind].accumulate(line, axis=axis, dtype=line.dtype)
     return (np.flip(out, axis) if reverse else out).astype(x.dtype, copy=False)
 
 

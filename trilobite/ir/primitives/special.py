@@ -29,6 +29,7 @@ def _small_too(fn: Callable[..., Array]) -> Callable[..., Array]:
     def rule(x: Array, *args: Any, **attributes: Any) -> Array:
         return fn(x.astype(accumulator(x.dtype), copy=False), *args, **attributes).astype(x.dtype, copy=False)
 
+    vars(rule)["block"] = vars(fn)["block"]
     return rule
 
 

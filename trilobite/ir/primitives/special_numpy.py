@@ -107,12 +107,19 @@ def blockwise(fn: Callable[..., Array]) -> Callable[..., Array]:
             out[i : i + BLOCK] = fn(flat[i : i + BLOCK], *args)
         return out.reshape(x.shape)
 
+    vars(whole)["block"] = fn  # for who puts the same calls in a row (framework/block_rules.py)
     return whole
 
 
 def in_double(fn: Callable[..., Array]) -> Callable[..., Array]:
     """A float64 function for float32 arrays too."""
-    return lambda x, *args: fn(x.astype(np.float64, copy=False), *args).astype(x.dtype, copy=False)
+
+    def widened(of: Callable[..., Array]) -> Callable[..., Array]:
+        return lambda x, *args: of(x.astype(np.float64, copy=False), *args).astype(x.dtype, copy=False)
+
+    whole = widened(fn)
+    vars(whole)["block"] = widened(vars(fn)["block"])
+    return whole
 
 
 def by_region(x: Array, out: Array, region: Array, fn: Callable[[Array], Array]) -> None:

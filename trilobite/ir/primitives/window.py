@@ -74,7 +74,7 @@ class _Taps(NamedTuple):
     elements: slice
 
 
-def _taps(extent: int, windows: int, size: int, stride: int, low: int, dilation: int) -> list[_Taps]:
+def taps_of(extent: int, windows: int, size: int, stride: int, low: int, dilation: int) -> list[_Taps]:
     found = []
     for k in range(size):
         offset = k * dilation - low  # window p has its element k at p*stride + offset
@@ -88,7 +88,7 @@ def _taps(extent: int, windows: int, size: int, stride: int, low: int, dilation:
 
 # -- reduction -----------------------------------------------------------------------------------------------
 
-_UFUNC: dict[Kind, tuple[np.ufunc, Any]] = {
+UFUNCS: dict[Kind, tuple[np.ufunc, Any]] = {
     "max": (np.maximum, lowest), "min": (np.minimum, highest), "sum": (np.add, lambda dtype: 0),
 }  # fmt: skip
 
@@ -101,7 +101,7 @@ def _window_reduce(
     dtype, lead = x.dtype, x.ndim - len(size)
     work = accumulator(dtype) if kind == "sum" else dtype
     out = x.astype(work, copy=False)
-    ufunc, identity = _UFUNC[kind]
+    ufunc, identity = UFUNCS[kind]
     for a in range(len(size)):
         out = _along(
             out, lead + a, shape[lead + a], (size[a], stride[a], low[a], dilation[a]), ufunc, identity
@@ -115,7 +115,7 @@ def _along(
     if window == (1, 1, 0, 1) and windows == x.shape[axis]:
         return x
     before = (slice(None),) * axis
-    taps = _taps(x.shape[axis], windows, *window)
+    taps = taps_of(x.shape[axis], windows, *window)
     whole = slice(0, windows)
     start = next((i for i, t in enumerate(taps) if t.windows == whole), None)
     if start == 0:
@@ -132,7 +132,7 @@ def _reduce_type(
     x: TensorType, size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints, kind: Kind
 ) -> TensorType:
     same_types("window_reduce", (x,), ALL - {bool_} if kind == "sum" else ALL - COMPLEX)
-    if kind not in _UFUNC:
+    if kind not in UFUNCS:
         raise ArgumentError(
             f"window_reduce of kind {kind!r}", where=user_location(), expected="max, min or sum"
         )
@@ -214,7 +214,7 @@ def _window_argmax(x: Array, size: Ints, stride: Ints, low: Ints, high: Ints, di
     plane, windows = x.shape[lead:], shape[lead:]
     if math.prod(shape) == 0:
         return np.full(shape, -1, int64)
-    axes = [_taps(*a) for a in zip(plane, windows, size, stride, low, dilation, strict=True)]
+    axes = [taps_of(*a) for a in zip(plane, windows, size, stride, low, dilation, strict=True)]
     tap = _winning_tap(x, _window_reduce(x, size, stride, low, high, dilation, "max"), axes)
     weights = [math.prod(plane[i + 1 :]) for i in range(len(plane))]
     steps = [np.arange(n) * (d * w) for n, d, w in zip(size, dilation, weights, strict=True)]

@@ -68,9 +68,14 @@ def check_operands(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str
             raise NoOperand(called, name, value) from None
 
 
-def _without_none(fn: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
+def _without_none(fn: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Any]:
     """Operands that are None are left out; the first never is."""
-    if operands and operands[0] is None:
+    for o in operands:
+        if o is None:
+            break
+    else:
+        return operands
+    if operands[0] is None:
         raise NoOperand(_name_of(fn), "operand 0", None)
     return [o for o in operands if o is not None]
 

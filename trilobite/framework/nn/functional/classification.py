@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from trilobite.base import dtypes as dt
@@ -15,6 +17,8 @@ from trilobite.framework.nn.composites.arithmetic import (
     average,
     div,
     eq,
+    ge,
+    lt,
     mul,
     ne,
     neg,
@@ -30,6 +34,7 @@ from trilobite.framework.nn.functional.calling import as_tensor, run
 from trilobite.framework.nn.functional.loss import check_reduction, paired, reduced
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.normalising import log_softmax
+from trilobite.framework.plans import planned, require
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -58,6 +63,11 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """nll_loss of log_softmax(x). The target is classes, or probabilities of the input's own shape."""
+    settings = {"ignore": ignore_index, "reduction": reduction, "smoothing": label_smoothing}
+    given = (input, target) if weight is None else (input, target, weight)
+    done: Tensor | None = planned(_of_classes, given, settings)
+    if done is not None:
+        return done
     input, target = as_tensor(input), as_tensor(target)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -80,7 +90,7 @@ def cross_entropy(
     )
 
 
-def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
+def _check_kinds(what: str, x: Any, target: Any, weight: Any) -> None:
     shape = x.shape[1:] if x.ndim == 1 else (*x.shape[:1], *x.shape[2:])
     if not x.ndim or target.shape != shape:
         raise ShapeError(
@@ -103,6 +113,11 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
             where=user_location(),
             expected=f"({classes},)",
         )
+
+
+def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
+    _check_kinds(what, x, target, weight)
+    classes = x.shape[0] if x.ndim == 1 else x.shape[1]
     found = bottom(target._read())
     if isinstance(found, np.ndarray) and isinstance(classes, int):
         wrong = found[(found != ignore) & ((found < 0) | (found >= classes))]
@@ -113,6 +128,21 @@ def _check_classes(what: str, x: Tensor, target: Tensor, weight: Tensor | None, 
                 expected=f"0 <= class < {classes}, or {ignore}",
                 remedy="give the scores a column per class, or mark the place with ignore_index",
             )
+
+
+def _of_classes(
+    x: Value, target: Value, weight: Value | None = None, *, ignore: int, reduction: str, smoothing: float
+) -> Value:
+    """Cross entropy with classes that are in range, as a plan."""
+    check_reduction(reduction)
+    _check_kinds("cross_entropy", x, target, weight)
+    classes = x.shape[0] if x.ndim == 1 else x.shape[1]
+    known = table["and"](ge(target, 0), lt(target, classes))
+    require(table["or"](eq(target, ignore), known))
+    logs = _log_softmax(x, axis=0 if x.ndim == 1 else 1)
+    if not 0.0 <= smoothing <= 1.0:
+        raise ArgumentError(f"label_smoothing {smoothing}")
+    return _nll(logs, target, weight, ignore=ignore, reduction=reduction, smoothing=float(smoothing))
 
 
 def _log_softmax(x: Value, axis: int) -> Value:

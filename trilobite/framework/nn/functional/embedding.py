@@ -31,6 +31,7 @@ from trilobite.framework.nn.composites.arithmetic import (
 from trilobite.framework.nn.functional.calling import as_tensor, run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.reducing import kept, norm_of
+from trilobite.framework.plans import planned, require
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -49,6 +50,10 @@ def embedding(
     """weight[input]. The row padding_idx gets no gradient; rows longer than max_norm are first shortened in
     place.
     """
+    if padding_idx is None and max_norm is None and not scale_grad_by_freq:
+        done: Tensor | None = planned(_known_rows, (weight, input), {})
+        if done is not None:
+            return done
     input, weight = as_tensor(input), as_tensor(weight)
     pad = _check(input, weight, padding_idx)
     if max_norm is not None:
@@ -57,7 +62,7 @@ def embedding(
     return rows if pad is None else run(_without_gradient, rows, input, pad=pad)
 
 
-def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | None:
+def _check_kinds(indices: Any, weight: Any) -> None:
     if not dt.is_integer(indices.dtype):
         raise DTypeError(
             f"embedding of {indices.dtype} indices",
@@ -71,6 +76,10 @@ def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | No
             where=user_location(),
             expected="(rows, features)",
         )
+
+
+def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | None:
+    _check_kinds(indices, weight)
     n = weight.shape[0]
     found = bottom(indices._read())
     if isinstance(found, np.ndarray) and found.size and not (found.min() >= 0 and found.max() < n):
@@ -91,6 +100,15 @@ def _check(indices: Tensor, weight: Tensor, padding_idx: int | None) -> int | No
 
 def _rows(weight: Value, indices: Value) -> Value:
     return table["gather"](weight, indices, axis=0)
+
+
+def _known_rows(weight: Value, indices: Value) -> Value:
+    """Rows of indices that are in range: what an embedding plainly is, as a plan."""
+    _check_kinds(indices, weight)
+    at, ends = astype(indices, dt.int64), (0, weight.shape[0])
+    zero, beyond = (table["full"](shape=at.shape, dtype=dt.int64, value=v) for v in ends)
+    require(table["and"](table["ge"](at, zero), table["lt"](at, beyond)))
+    return _rows(weight, indices)
 
 
 def _without_gradient(rows: Value, indices: Value, pad: int) -> Value:

@@ -23,6 +23,7 @@ from trilobite.framework.nn.functional.calling import run, run_many
 from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.settings import repeated
 from trilobite.framework.ops.meeting import astype
+from trilobite.framework.replayed import replayed
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -87,6 +88,7 @@ def _ceil_high(n: Dim, size: int, stride: int, padding: int, dilation: int) -> i
 # -- largest -------------------------------------------------------------------------------------------------
 
 
+@replayed
 def _max_pool(
     space: int,
     input: Tensor,
@@ -212,6 +214,7 @@ def max_unpool3d(
 # -- averages ------------------------------------------------------------------------------------------------
 
 
+@replayed
 def _avg_pool(
     space: int,
     input: Tensor,
@@ -278,6 +281,7 @@ def avg_pool3d(
 # -- p-norms -------------------------------------------------------------------------------------------------
 
 
+@replayed
 def _lp_pool(space: int, input: Tensor, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     windows = Windows(f"lp_pool{space}d", input, space, kernel_size, stride, 0, 1, ceil_mode)
     if p == 0:
