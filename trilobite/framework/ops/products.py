@@ -6,6 +6,7 @@ from typing import Any
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.ops.meeting import plain
 from trilobite.framework.ops.registry import operators, tensor_op
 from trilobite.framework.ops.shaping import handle
 from trilobite.framework.tensor import Tensor
@@ -14,7 +15,9 @@ G = "products with additions"
 
 
 def _scaled(x: Any, factor: Any) -> Any:
-    return x if isinstance(factor, (int, float)) and factor == 1 else x * factor
+    if isinstance(factor, (int, float)) and factor == 1:
+        return x
+    return x * (factor if isinstance(factor, Tensor) else plain(factor))
 
 
 def _added(input: Any, product: Any, beta: Any, alpha: Any) -> Tensor:
@@ -28,13 +31,13 @@ def _added(input: Any, product: Any, beta: Any, alpha: Any) -> Tensor:
 @tensor_op(G, plan=True)
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(mat1 @ mat2)."""
-    return _added(input, handle(mat1) @ mat2, beta, alpha)
+    return _added(input, handle(mat1) @ handle(mat2), beta, alpha)
 
 
 @tensor_op(G, plan=True)
 def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(mat @ vec)."""
-    return _added(input, handle(mat) @ vec, beta, alpha)
+    return _added(input, handle(mat) @ handle(vec), beta, alpha)
 
 
 @tensor_op(G, plan=True)
@@ -46,25 +49,25 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 @tensor_op(G, plan=True)
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(batch1 @ batch2), matrix by matrix."""
-    return _added(input, handle(batch1) @ batch2, beta, alpha)
+    return _added(input, handle(batch1) @ handle(batch2), beta, alpha)
 
 
 @tensor_op(G, plan=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(the sum of the products of all matrices)."""
-    return _added(input, (handle(batch1) @ batch2).sum(axis=0), beta, alpha)
+    return _added(input, (handle(batch1) @ handle(batch2)).sum(axis=0), beta, alpha)
 
 
 @tensor_op(G, plan=True)
 def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value·tensor1·tensor2."""
-    return handle(input) + _scaled(handle(tensor1) * tensor2, value)  # type: ignore[no-any-return]
+    return handle(input) + _scaled(handle(tensor1) * handle(tensor2), value)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, plan=True)
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
     """input + value·tensor1 / tensor2."""
-    return handle(input) + _scaled(handle(tensor1) / tensor2, value)  # type: ignore[no-any-return]
+    return handle(input) + _scaled(handle(tensor1) / handle(tensor2), value)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, methods=())

@@ -199,6 +199,21 @@ def _restored(entries: dict[str, Any], pairs: dict[str, tuple[str, ...]]) -> Gro
 _OTHER_WORDS = frozenset({"rate", "learning_rate", "decay", "wd", "l2", "beta", "epsilon"})
 
 
+def settings_of(given: Any) -> dict[str, Any]:
+    """The defaults of an optimiser, which are a mapping of names."""
+    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
+        return dict(given)
+    raise _NoSettings(
+        f"an optimiser whose defaults are {given!r}",
+        where=user_location(),
+        expected="a dict of settings by name: {'lr': 0.1}",
+    )
+
+
+class _NoSettings(ArgumentError, TypeError):
+    """Defaults that are no settings: by Python's name, too."""
+
+
 def is_misspelt(name: str, known: Iterable[str]) -> bool:
     """Meant for a setting, it would be kept and never read. Any other name is the user's own."""
     return name in _OTHER_WORDS or bool(get_close_matches(name, list(known), 1, 0.8))

@@ -22,7 +22,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import enable_grad, no_grad
 from trilobite.framework.optim.arithmetic import ZERO, add, cast, real_shape
 from trilobite.framework.optim.blocks import is_large, update_in_blocks
-from trilobite.framework.optim.group import Group, Rule, check_parameters, is_misspelt
+from trilobite.framework.optim.group import Group, Rule, check_parameters, is_misspelt, settings_of
 from trilobite.framework.optim.guard import Guarded
 from trilobite.framework.optim.state import load_optimizer, load_plain, save_optimizer, save_plain
 from trilobite.framework.optim.step_hooks import CountedList, StepHooks, hooked
@@ -73,7 +73,7 @@ class Optimizer(StepHooks, Guarded):
         """Numbers and switches of an algorithm of ours; an optimiser written for PyTorch gives its defaults
         alone, and keeps groups and state as plain dicts that its own step() fills.
         """
-        self.defaults = dict(numbers)
+        self.defaults = settings_of(numbers)
         if switches is None:
             self._start_plain(params)
             return
