@@ -70,3 +70,43 @@ def test_pads_that_cut_and_that_put_between(rows: Any, columns: Any, between: An
                 by_hand[at] = x[i, j]
     np.testing.assert_array_equal(run(graph, [x])[0], by_hand)
     np.testing.assert_array_equal(executable(graph, "dlp:dlp-s")([x])[0], by_hand)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(0, 3, 5, 5), (2, 3, 5, 5)])
+def test_convolutions_of_nothing_and_of_something(dtype: str, shape: tuple[int, ...]) -> None:
+    small = RNG.integers(-3, 4, shape)
+    x, w = small.astype(np.float32), RNG.integers(-3, 4, (4, 3, 3, 3)).astype(np.float32)
+    kind = getattr(tb, dtype)
+
+    def f(a: Any, b: Any) -> Any:
+        return tb.nn.functional.conv2d(a.to(kind), b.to(kind)).to(tb.float32)
+
+    both(f, x, w)
+
+
+REPEATED = [((1,), (1,), (4, 6)), ((4, 1), (0, 1), (4, 6)), ((1, 6), (0, 1), (4, 6)), ((6,), (1,), (4, 6)),
+            ((4,), (0,), (4, 6)), ((1, 1), (0, 1), (4, 6)), ((5, 1, 7), (0, 1, 2), (5, 3, 7))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axes", "to"), REPEATED)
+def test_operands_that_are_repeated_along_axes_of_one(shape: Any, axes: Any, to: Any) -> None:
+    x, y = RNG.standard_normal(shape).astype(np.float32), RNG.standard_normal(to).astype(np.float32)
+
+    def body(a: Any, b: Any) -> Any:
+        return [table["mul"](table["broadcast"](a, shape=to, axes=axes), b)]
+
+    graph = record_graph(body, [type_of(x), type_of(y)], "repeated")
+    found = executable(graph, "dlp:dlp-s")([x, y])[0]
+    np.testing.assert_array_equal(found, run(graph, [x, y])[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 127, 128, 129, 1000])
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("rows", [2, 700, 60_000])
+def test_gathers_of_elements_and_of_rows(count: int, width: int, rows: int) -> None:
+    """Tables that lie in a scratchpad and those that do not; more and fewer places than cores."""
+    x = RNG.standard_normal((rows, width)).astype(np.float32)
+    at = RNG.integers(0, rows, count)
+    for machine in ("dlp-s", "dlp-m"):
+        both(lambda a, b: tb.take(a, b, axis=0), x[:, 0] if width == 1 else x, at, machine=machine)
