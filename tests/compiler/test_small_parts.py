@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.base.errors import ArgumentError, DeviceError, TrilobiteError
+from trilobite.base.errors import ArgumentError, DeviceError, IRError, TrilobiteError
 from trilobite.compiler.program.memory import Interval, _best_fit, pack
+from trilobite.compiler.program.plan import _nested
 from trilobite.compiler.targets import registry
 from trilobite.compiler.targets.cpu.tools import profiling
 from trilobite.compiler.targets.reference import reference
@@ -204,3 +205,11 @@ def test_a_call_of_too_many_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     watch = profiling._Watch(runner)
     profiling._make_room([watch], lambda: None)
     assert watch.room == 16
+
+
+def test_control_flow_needs_a_kernel_that_copies() -> None:
+    region = SimpleNamespace(equations=(SimpleNamespace(primitive=SimpleNamespace(name="while")),))
+    e: Any = SimpleNamespace(attributes={"region": region}, location="here")
+    plan: Any = None
+    with pytest.raises(IRError, match="planned without a kernel that copies"):
+        _nested(e, plan, {}, None)

@@ -153,10 +153,11 @@ def test_they_find_all_kinds(monkeypatch) -> None:
 @pytest.mark.parametrize("written", [1, 5, 16, 31])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_missing_bytes_are_called_by_where_they_begin(written: int, steps: int, monkeypatch) -> None:
-    """In the last round only the first elements of a source are written: through some instructions on the way
-    to DRAM the findings name the same bytes as those of the interpreted checkers.
+    """In the last round only the first elements of a source are written: behind some instructions, in DRAM,
+    the findings name the same bytes as those of the interpreted checkers.
     """
-    lines = ["SADD $14, $14, #128", "SADD $20, $14, #2048", "SLT $7, $40, #2", f"SMUL $7, $7, #{32 - written}",
+    lines = ["SADD $14, $14, #128", "SADD $20, $14, #2048", "SLT $7, $40, #2",
+             f"SMUL $7, $7, #{32 - written}",
              "SMOVE $8, #32", "SSUB $8, $8, $7", "VSET.i32 $14, $8, #7", "SMOVE $8, #32",
              "VAV.i32 $20, $8, $14, $10"]  # fmt: skip
     for step in range(1, steps):
