@@ -1,4 +1,4 @@
-"""What a watch of kernels tells, beside rows that tables note: made by hand, so that all numbers are known."""
+"""What a watch of kernels tells, beside rows that tables note: made by hand, so all numbers are known."""
 
 from __future__ import annotations
 
