@@ -9,7 +9,7 @@ import numpy as np
 
 import trilobite as tb
 from trilobite.base.errors import ShapeError
-from trilobite.framework.tensor import Tensor
+from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.model import Node
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
@@ -80,6 +80,10 @@ def _counted(place: Any, size: Any) -> Any:
 
 def _inside(indices: Tensor, size: Any) -> Tensor:
     """Indices that count from the end, from the front."""
+    there = indices._read()
+    if isinstance(there, np.ndarray) and isinstance(size, int):
+        wide = there.astype(np.int64)
+        return wrap(np.where(wide < 0, wide + size, wide))
     wide = indices.astype(tb.int64)
     return tb.where(wide < 0, wide + as_number(size), wide)
 

@@ -15,7 +15,7 @@ Computing stands in `arithmetic`, loads and stores in `memory`, loops and branch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
 from trilobite.native.host import Host
@@ -38,6 +38,9 @@ __all__ = [
 ]  # fmt: skip
 
 _ENTRY = "define void @entry(ptr nocapture readonly %args, i64 %begin, i64 %end, ptr %scratch) #0 {"
+
+_KEPT: dict[Hashable, tuple[list[list[str]], dict[str, str]]] = {}  # lines of functions, what they declare
+_MOST_KEPT = 512
 
 
 class Text(Functions):
@@ -72,6 +75,26 @@ class Text(Functions):
         if line not in self._tables:
             self._tables[line] = Value(f"@table.{len(self._tables)}", "ptr")
         return self._tables[line]
+
+    def kept(self, key: Hashable, emit: Callable[[], None]) -> None:
+        """Functions that nothing decides but the key and the host: emitted once, then the same lines again in
+        every text. Those that use tables, or functions that texts share, are emitted each time.
+        """
+        found = _KEPT.get((self.host, key))
+        if found is None:
+            outer = self._functions, self.declared, self._known, self._tables
+            self._functions, self.declared, self._known, self._tables = [], {}, set(), {}
+            emit()
+            found, shares = (self._functions, self.declared), bool(self._known or self._tables)
+            self._functions, self.declared, self._known, self._tables = outer
+            if shares:
+                return emit()
+            if len(_KEPT) >= _MOST_KEPT:
+                _KEPT.clear()
+            _KEPT[self.host, key] = found
+        self._functions += found[0]
+        self.declared |= {name: line for name, line in found[1].items() if name not in self.declared}
+        return None
 
     def module(self) -> str:
         """The whole text. The entry function ends here."""

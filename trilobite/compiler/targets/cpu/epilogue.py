@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from trilobite.base.dtypes import DType
 from trilobite.base.records import dataclass
+from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars, supports
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes
@@ -52,6 +53,13 @@ class Epilogue:
     def short(self) -> bool:
         """May it stand once for every register of a tile?"""
         return len(self.body.equations) <= _SHORT
+
+    @property
+    def light(self) -> bool:
+        """Short, and without functions: of those, what stands for every register is a text that takes long to
+        compile, and they take so long that sums may as well come from memory.
+        """
+        return self.short and not any(e.primitive.name in FUNCTIONS for e in self.body.equations)
 
     def named(self, kernel: str) -> str:
         """The name of a kernel with what follows in it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
+from typing import Any
 
 from trilobite.base.dtypes import DType
 from trilobite.compiler.targets.cpu.contraction.convert import widen
@@ -131,6 +132,11 @@ class GatheredTile(RegisterTile):
         if self.words:
             return f"{self.tiling.multiply}{self.rows}"
         return f"tile{self.rows}x{self.vectors}"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What decides the function's text."""
+        return type(self), self.tiling, self.tap_words, self.rows, self.vectors, self.streams
 
     def emit(self) -> None:
         """The function."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.direct.kernel import Direct, DirectWords
@@ -42,6 +43,10 @@ class SpreadTile(GatheredTile):
     def __init__(self, t: Text, tiling: Tiling, tap_words: int, rows: int, spread: Spread) -> None:
         super().__init__(t, tiling, tap_words, rows, vectors=1)
         self.spread = spread
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return *super().key, self.spread
 
     def sums(self, where: Sequence[Value], start: list[Value], stream: Stream = ()) -> list[Value]:
         t = self.t

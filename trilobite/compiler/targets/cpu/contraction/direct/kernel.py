@@ -94,7 +94,7 @@ class Direct(Gathering):
             self._unit(unit.index)
         for tile in (*self.tiles, self.pair):
             if tile is not None:
-                tile.emit()
+                t.kept(tile.key, tile.emit)
 
     def _tile(self, rows: int) -> GatheredTile:
         kind = RowsAheadTile if self.asks == "rows" else GatheredTile

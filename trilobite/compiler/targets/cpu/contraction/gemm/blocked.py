@@ -99,7 +99,7 @@ class Blocked:
         self.plain = is_plain(p, plan.accumulator)
         # What follows the last sum begins in registers, where it is short enough to stand in the code often.
         floats = is_float_type(plan.element)
-        self.short = floats and not self.waits and p.epilogue.short
+        self.short = floats and not self.waits and p.epilogue.light
         row = plan.columns * plan.size
         self.strides = {"packed": Strides(plan.size, ROWS * plan.size, row)}
         if self._same(p.a.dtype):

@@ -49,10 +49,14 @@ def emit_micro(
     """Of tiles that are `tall`, which do most of the work, there is a function for each of these strides,
     with its name before; others are in general form.
     """
-    for rows in range(1, ROWS + 1):
-        for name, known in (tall if tall and rows in TALL else {"micro": Strides()}).items():
-            with t.function(f"{name}{rows}", _PARAMETERS + _STREAM * streams) as parameters:
-                _Micro(t, plan, rows, known, parameters).emit()
+
+    def emit() -> None:
+        for rows in range(1, ROWS + 1):
+            for name, known in (tall if tall and rows in TALL else {"micro": Strides()}).items():
+                with t.function(f"{name}{rows}", _PARAMETERS + _STREAM * streams) as parameters:
+                    _Micro(t, plan, rows, known, parameters).emit()
+
+    t.kept(("micro", plan, tuple((tall or {}).items()), streams), emit)
 
 
 def call_micro(t: Text, rows: Value, *arguments: Value, tall: Mapping[str, Value] | None = None) -> None:
