@@ -161,3 +161,18 @@ def test_numbers_are_reduced_along_their_only_place() -> None:
     for wrong in (1, -2):
         with pytest.raises(IndexError):
             x.sum(wrong)
+
+
+def test_the_old_order_of_factors_that_optimisers_still_use() -> None:
+    x, y, z = tb.full((3,), 5.0), tb.full((3,), 2.0), tb.full((3,), 4.0)
+    assert x.clone().add_(0.5, y).tolist() == [6.0] * 3
+    assert x.clone().sub_(0.5, y).tolist() == [4.0] * 3
+    assert x.clone().addcmul_(0.5, y, z).tolist() == [9.0] * 3
+    assert x.clone().addcdiv_(-2, y, z).tolist() == [4.0] * 3
+    assert x.clone().add_(y, alpha=0.5).tolist() == [6.0] * 3
+
+
+def test_randint_like_below_one_number() -> None:
+    x = tb.zeros(200)
+    for drawn in (tb.randint_like(x, high=2), tb.randint_like(x, 2), tb.randint_like(x, 0, 2)):
+        assert drawn.dtype == x.dtype and set(drawn.tolist()) == {0.0, 1.0}

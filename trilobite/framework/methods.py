@@ -61,11 +61,19 @@ def _reflected(public: Callable[..., Any]) -> Callable[..., Any]:
 def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
     from trilobite.framework.ops.inplace import assign
 
+    factor = _FACTORS.get(name)
+
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         since = moment()
+        if factor is not None and len(args) > 1 and not isinstance(args[0], Tensor):
+            args, kwargs = args[1:], {**kwargs, factor: args[0]}
         return assign(self, public(self, *args, **kwargs), name, since)
 
     return method
+
+
+_FACTORS = {"add_": "alpha", "sub_": "alpha", "subtract_": "alpha", "addcmul_": "value", "addcdiv_": "value"}
+"""PyTorch's old order, which optimisers still use: `x.add_(0.1, y)`, `x.addcmul_(0.1, y, z)`."""
 
 
 def _in_place_operator(name: str, public: Callable[..., Any]) -> Callable[..., Any]:

@@ -48,9 +48,11 @@ def gathered(
         value, edge = x, None
         if type(x) in CLASSES and x._view is None and x._extra is None:
             cell = x._cell
-            value, leaf = (cell.value, cell.leaf) if cell.owner is None else (None, None)
-            if leaf is not None and recording:
-                edge = (leaf, 0)
+            value = cell.value if cell.owner is None else None
+            edge = (cell.leaf, 0) if recording and cell.leaf is not None else None
+        elif type(x) in _STATIC:
+            key += (x, type(x))
+            continue
         elif isinstance(x, Tensor):
             value = _shown(x)
         elif type(x) is not Taped and type(x) is not ndarray:

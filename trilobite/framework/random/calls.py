@@ -104,8 +104,11 @@ def randint(
     return _leaf(out.to(wanted) if inexact else out, requires_grad)
 
 
-def randint_like(input: Tensor, low: int, high: Any = None, *, dtype: Any = None, **settings: Any) -> Tensor:
-    """Uniform integers, with the shape and dtype of the input."""
+def randint_like(
+    input: Tensor, low: Any = None, high: Any = None, *, dtype: Any = None, **settings: Any
+) -> Tensor:
+    """Uniform integers, with the shape and dtype of the input: below one number, or from low below high."""
+    low, high = (0, high) if low is None else (low, high)
     return randint(low, high, input.shape, dtype=input.dtype if dtype is None else dtype, **settings)
 
 
