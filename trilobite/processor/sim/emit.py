@@ -1,8 +1,7 @@
 """LLVM text of scalar instructions: the writing hand of `translate`.
 
-Enters: decoded scalar instructions. Leaves: lines of LLVM text with the meaning of their rows, bit for bit:
-integers wrap in their width and stand extended in 64 bits, a NaN result is the canonical one, division has
-no traps.
+Enters: decoded scalar instructions. Leaves: lines of LLVM text with the meaning of their rows, bit for bit.
+Arithmetic is that of `routines.vector` on one element; integers stand extended in 64 bits.
 """
 
 from __future__ import annotations
@@ -17,53 +16,30 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim.access import locate_text
-from trilobite.processor.sim.native_state import (
-    EXECUTED,
-    FIELDS,
-    LIMIT,
-    PC,
-    STEP,
-    TENSORS,
-)
+from trilobite.processor.sim.native_state import EXECUTED, FIELDS, LIMIT, PC, STEP, TENSORS
+from trilobite.processor.sim.routines.elements import finish, is_handy, wide
+from trilobite.processor.sim.routines.text import Code
+from trilobite.processor.sim.routines.text import Value as Number
+from trilobite.processor.sim.routines.vector import OPERATIONS, can_convert, converted, holds
 
 REGISTER_FORMATS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64", "f16", "bf16")
-WHOLE = {"SADD": Memory.add, "SSUB": Memory.sub, "SMUL": Memory.mul,
-         "SAND": Memory.and_, "SOR": Memory.or_, "SXOR": Memory.xor}  # fmt: skip
-REAL = {"SADD": Memory.fadd, "SSUB": Memory.fsub, "SMUL": Memory.fmul, "SDIV": Memory.fdiv}
-COMPARE = {"SGT": "gt", "SGE": "ge", "SE": "eq", "SNE": "ne", "SLT": "lt", "SLE": "le"}
-MERGE = {"SMAX": "gt", "SMIN": "lt"}
-COUNT = {"SCTZ": "cttz", "SCLZ": "ctlz", "SPOPC": "ctpop"}
 PLAIN = ("SLI", "SLIH", "SMOVE", "SSEL")
-NAN = {"f16": 0x7E00, "bf16": 0x7FC0, "f32": 0x7FC00000, "f64": 0x7FF8000000000000}
-TYPE = {"f32": "float", "f64": "double", "f16": "float", "bf16": "float"}  # what a format is computed in
-NARROW = ("f16", "bf16")
+COMPARE = {"SGT": "gt", "SGE": "ge", "SE": "eq", "SNE": "ne", "SLT": "lt", "SLE": "le"}
+# The vector instruction that does the same to each element. Those that state an algorithm are long: they are
+# the interpreter's.
+ELEMENTWISE = {"SADD": "VAV", "SSUB": "VSV", "SMUL": "VMV", "SDIV": "VDV", "SREM": "VREM", "SMAX": "VGTM",
+               "SMIN": "VLTM", "SAND": "VBAND", "SOR": "VBOR", "SXOR": "VBXOR", "SSHL": "VSHL",
+               "SSHR": "VSHR", "SNOT": "VBNOT", "SNEG": "VNEG", "SABS": "VABS", "SCTZ": "VCTZ",
+               "SCLZ": "VCLZ", "SPOPC": "VPOPC", "SSQRT": "VSQRT", "SRSQRT": "VRSQRT", "SFLOOR": "VFLOOR",
+               "SCEIL": "VCEIL", "SFMA": "VFMA"}  # fmt: skip
 
 
 def can_emit(name: str, formats: Sequence[Format], flags: Sequence[str]) -> bool:
     """Whether an instruction can be translated; what cannot stays with the interpreter."""
-    if name in PLAIN:
-        return True
-    if not formats or (any(fmt.name == "f16" for fmt in formats) and not features().f16c):
-        return False
     if name == "SCVT":
-        return _can_convert(formats, flags)
-    if formats[0].name in NARROW:
-        return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT")
-    if formats[0].kind == "float":
-        return name in (*REAL, *COMPARE, *MERGE, "SNEG", "SABS", "SSQRT", "SFMA")
-    return name in (*WHOLE, *COMPARE, *MERGE, "SNOT", "SNEG", "SABS", "SSHL", "SSHR", "SDIV", "SREM", *COUNT)
-
-
-def _can_convert(formats: Sequence[Format], flags: Sequence[str]) -> bool:
-    """Integers to floats, between floats, and floats to integers towards zero; to 16 bits from what a float32
-    holds, so that there is one rounding."""
-    to, source = formats
-    if to.name in NARROW:
-        is_exact = source.bits <= 16 or source.name == "f32" or (to.name == "f16" and source.kind != "float")
-        return flags == ("rn",) and is_exact
-    if to.kind == "float":
-        return flags == ("rn",)
-    return source.kind == "float" and flags == ("rz",)
+        (to, source), (rounding,) = formats, flags
+        return can_convert(to, source, rounding)
+    return name in PLAIN or ((name in ELEMENTWISE or name in COMPARE) and is_handy(formats[0]))
 
 
 class Writer(Memory):
@@ -192,15 +168,24 @@ class Writer(Memory):
         if name in PLAIN:
             self.set(target, self._plain(instruction, sources))
             return
-        fmt = instruction.formats[0]
-        if name == "SCVT":
-            self.set(target, self._convert(instruction, sources[0]))
-            return
         values = [self.get(register) for register in sources]
         if instruction.row.immediate:
-            values.append(self.constant("i64", from_immediate(fmt, instruction.immediate)))
-        emitted = self._real(name, fmt, values) if fmt.kind == "float" else self._whole(name, fmt, values)
-        self.set(target, emitted)
+            word = from_immediate(instruction.formats[0], instruction.immediate)
+            values.append(self.constant("i64", word))
+        self.set(target, self._element(instruction, values))
+
+    def _element(self, instruction: Instruction, values: Sequence[Value]) -> Value:
+        """What the vector unit does, to one element."""
+        name, code = instruction.mnemonic, Code(self)
+        to, source = instruction.formats[0], instruction.formats[-1]
+        bits = [Number(code, self._trunc(value, source.bits)) for value in values]
+        if name in COMPARE:
+            return self.convert("zext", holds(COMPARE[name], code, to, *bits).of, "i64")
+        if name == "SCVT":
+            found = converted(code, to, source, wide(code, source, bits[0]), *instruction.flags)
+        else:
+            found = OPERATIONS[ELEMENTWISE[name]](code, to, *bits)
+        return self._extend(finish(to, found).of, to)
 
     def _plain(self, instruction: Instruction, sources: Sequence[int]) -> Value:
         name = instruction.mnemonic
@@ -215,102 +200,6 @@ class Writer(Memory):
         if not instruction.row.immediate:
             return self.get(sources[0])
         return self.constant("i64", from_immediate(instruction.formats[0], instruction.immediate))
-
-    def _whole(self, name: str, fmt: Format, raw: Sequence[Value]) -> Value:
-        values = [self._trunc(value, fmt.bits) for value in raw]
-        sign = "s" if fmt.kind == "int" else "u"
-        if name in COMPARE:
-            test = COMPARE[name] if name in ("SE", "SNE") else sign + COMPARE[name]
-            return self.convert("zext", self.icmp(test, *values), "i64")
-        if name in MERGE:
-            return self._extend(self.select(self.icmp(sign + MERGE[name], *values), *values), fmt)
-        return self._extend(self._arithmetic(name, fmt, values), fmt)
-
-    def _arithmetic(self, name: str, fmt: Format, values: Sequence[Value]) -> Value:
-        a = values[0]
-        if name in WHOLE:
-            return WHOLE[name](self, *values)
-        if name in ("SSHL", "SSHR"):
-            amount = self.and_(values[1], fmt.bits - 1)
-            shift = self.shl if name == "SSHL" else self.ashr if fmt.kind == "int" else self.lshr
-            return shift(a, amount)
-        if name in COUNT:
-            flag = () if name == "SPOPC" else (self.constant("i1", 0),)
-            return self.intrinsic(COUNT[name], a.type, a, *flag)
-        if name in ("SDIV", "SREM"):
-            return self._divide(name, fmt, *values)
-        if name == "SNOT":
-            return self.xor(a, -1)
-        if name == "SNEG":
-            return self.sub(0, a)
-        return a if fmt.kind == "uint" else self.select(self.icmp("slt", a, 0), self.sub(0, a), a)
-
-    def _divide(self, name: str, fmt: Format, a: Value, b: Value) -> Value:
-        zero = avoid = self.icmp("eq", b, 0)
-        if fmt.kind == "int":
-            least, minus = self.icmp("eq", a, -(1 << (fmt.bits - 1))), self.icmp("eq", b, -1)
-            avoid = self.or_(zero, self.and_(least, minus))
-        safe = self.select(avoid, self.constant(b.type, 1), b)
-        signed, unsigned = (self.sdiv, self.udiv) if name == "SDIV" else (self.srem, self.urem)
-        result = (signed if fmt.kind == "int" else unsigned)(a, safe)
-        # by 1, an overflowing quotient is a itself and its remainder 0, as defined
-        return self.select(zero, self.constant(a.type, -1) if name == "SDIV" else a, result)
-
-    def _real(self, name: str, fmt: Format, raw: Sequence[Value]) -> Value:
-        bits = [self._trunc(value, fmt.bits) for value in raw]
-        if name in ("SNEG", "SABS"):
-            mask = 1 << (fmt.bits - 1)
-            changed = self.xor(bits[0], mask) if name == "SNEG" else self.and_(bits[0], mask - 1)
-            return self._extend(changed, fmt)
-        values = [self._widened(value, fmt) for value in bits]
-        if name in COMPARE:
-            test = "une" if name == "SNE" else "o" + COMPARE[name]
-            return self.convert("zext", self.fcmp(test, *values), "i64")
-        if name in MERGE:
-            return self._extend(self.select(self.fcmp("o" + MERGE[name], *values), *bits), fmt)
-        if name in REAL:
-            return self._canonical(REAL[name](self, *values), fmt)
-        function = "fma" if name == "SFMA" else "sqrt"
-        return self._canonical(self.intrinsic(function, values[0].type, *values), fmt)
-
-    def _widened(self, bits: Value, fmt: Format) -> Value:
-        """What a number is computed as: a 16-bit float as its float32."""
-        if fmt.name == "bf16":
-            return self.as_float(self.shl(self.convert("zext", bits, "i32"), 16))
-        return self.convert("fpext", self.as_float(bits), TYPE[fmt.name])
-
-    def _rounded(self, value: Value, fmt: Format) -> Value:
-        """The bits of a computed number, to nearest even."""
-        if fmt.name == "f16":
-            return self.bits(self.convert("fptrunc", value, "half"))
-        word = self.bits(value)
-        if fmt.name != "bf16":
-            return word
-        odd = self.and_(self.lshr(word, 16), 1)
-        nearer = self.add(self.add(word, 32767), odd)
-        return self._trunc(self.lshr(nearer, 16), 16)
-
-    def _canonical(self, value: Value, fmt: Format) -> Value:
-        nan = self.fcmp("uno", value, value)
-        bits = self._rounded(value, fmt)
-        # chosen as bits, for LLVM may take any NaN for another
-        return self._extend(self.select(nan, self.constant(bits.type, NAN[fmt.name]), bits), fmt)
-
-    def _convert(self, instruction: Instruction, register: int) -> Value:
-        to, source = instruction.formats
-        value = self._trunc(self.get(register), source.bits)
-        if source.kind != "float":
-            operation = "sitofp" if source.kind == "int" else "uitofp"
-            return self._canonical(self.convert(operation, value, TYPE[to.name]), to)
-        real = self._widened(value, source)
-        if to.kind == "float":
-            wanted = TYPE[to.name]
-            return self._canonical(
-                self.convert("fpext" if wanted == "double" else "fptrunc", real, wanted), to
-            )
-        sat = "fptosi" if to.kind == "int" else "fptoui"
-        name = f"{sat}.sat.i{to.bits}.f{max(source.bits, 32)}"
-        return self._extend(self.intrinsic(name, f"i{to.bits}", real, suffix=""), to)
 
     def module(self, places: Sequence[int]) -> str:
         """The whole module: state in, blocks, state out; it can be entered at these places."""

@@ -121,8 +121,8 @@ class Slot:
 class Code:
     """Collects the lines of a routine; `t` writes them."""
 
-    def __init__(self) -> None:
-        self.t = Arithmetic(features())
+    def __init__(self, t: Arithmetic | None = None) -> None:
+        self.t = Arithmetic(features()) if t is None else t
         self.slots: list[str] = []
         self.globals: dict[str, str] = {}
         self._group = ""  # of accesses that no other iteration touches

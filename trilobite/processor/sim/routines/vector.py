@@ -67,7 +67,7 @@ def _quotient(word: str, code: Code, fmt: Format, a: Value, b: Value) -> Value:
     return code.new(a.kind, f"{sign}{word} {a.kind} {a.name}, {safe.name}")
 
 
-def _holds(name: str, code: Code, fmt: Format, a: Value, b: Value | int) -> Value:
+def holds(name: str, code: Code, fmt: Format, a: Value, b: Value | int) -> Value:
     """A comparison as a condition: false for NaN, except "not equal"."""
     if fmt.kind == "float":
         left = wide(code, fmt, a)
@@ -82,15 +82,15 @@ def _truth(code: Code, fmt: Format, condition: Value) -> Value:
 
 
 def _compare(name: str, code: Code, fmt: Format, a: Value, b: Value) -> Value:
-    return _truth(code, fmt, _holds(name, code, fmt, a, b))
+    return _truth(code, fmt, holds(name, code, fmt, a, b))
 
 
 def _merge(name: str, code: Code, fmt: Format, a: Value, b: Value) -> Value:
-    return _holds(name, code, fmt, a, b).choose(a, b)
+    return holds(name, code, fmt, a, b).choose(a, b)
 
 
 def _logic(name: str, code: Code, fmt: Format, a: Value, b: Value) -> Value:
-    p, q = _holds("ne", code, fmt, a, 0), _holds("ne", code, fmt, b, 0)
+    p, q = holds("ne", code, fmt, a, 0), holds("ne", code, fmt, b, 0)
     both: Value = getattr(p, name)(q)
     return _truth(code, fmt, both)
 
@@ -168,7 +168,7 @@ def _negate(code: Code, fmt: Format, a: Value) -> Value:
 
 
 def _rectify(code: Code, fmt: Format, a: Value) -> Value:
-    above = _holds("gt", code, fmt, a, 0)
+    above = holds("gt", code, fmt, a, 0)
     if fmt.kind == "float":
         above = above | wide(code, fmt, a).is_nan
     return above.choose(a, 0)
@@ -197,7 +197,7 @@ def fused(code: Code, fmt: Format, a: Value, b: Value, c: Value) -> Value:
 
 
 def _select(code: Code, fmt: Format, mask: Value, a: Value, b: Value) -> Value:
-    return _holds("ne", code, fmt, mask, 0).choose(a, b)
+    return holds("ne", code, fmt, mask, 0).choose(a, b)
 
 
 Operation = Callable[..., Value]
@@ -221,7 +221,7 @@ UNARY: dict[str, Operation] = {
     "VABS": _absolute, "VNEG": _negate, "VSIGN": _sign, "VRELU": _rectify,
     "VFLOOR": partial(_whole, "rd"), "VCEIL": partial(_whole, "ru"), "VTRUNC": partial(_whole, "rz"),
     "VRINT": partial(_whole, "rn"), "VROUND": partial(_whole, "ra"),
-    "VNOT": lambda code, fmt, a: _truth(code, fmt, _holds("eq", code, fmt, a, 0)),
+    "VNOT": lambda code, fmt, a: _truth(code, fmt, holds("eq", code, fmt, a, 0)),
     "VBNOT": lambda code, fmt, a: a ^ -1,
     "VPOPC": partial(_count, "ctpop"), "VCLZ": partial(_count, "ctlz"), "VCTZ": partial(_count, "cttz"),
 }  # fmt: skip
@@ -349,20 +349,27 @@ def _join_text(instruction: Instruction) -> str | None:
     return code.text()
 
 
+def can_convert(to: Format, source: Format, rounding: str) -> bool:
+    """Whether conversions can be written: to narrower floats, those to the nearest."""
+    is_narrowing = (to.kind == "float" and to not in (F32, F64)) or (to is F32 and source is F64)
+    known = is_handy(to) and is_handy(source) and TF32 not in (to, source)
+    return known and (rounding == "rn" or not is_narrowing)
+
+
 def _conversion_text(instruction: Instruction) -> str | None:
     (to, source), (rounding,) = instruction.formats, instruction.flags
-    is_narrowing = (to.kind == "float" and to not in (F32, F64)) or (to is F32 and source is F64)
-    if not (is_handy(to) and is_handy(source)) or (is_narrowing and rounding != "rn") or TF32 in (to, source):
+    if not can_convert(to, source, rounding):
         return None
     code = Code()
     given, target = code.operand(0), code.operand(1)
     with code.loop(code.argument("n"), is_parallel=True) as i:
         x = wide(code, source, raw(code, source, given, i))
-        put(code, to, target, i, _converted(code, to, source, x, rounding))
+        put(code, to, target, i, converted(code, to, source, x, rounding))
     return code.text()
 
 
-def _converted(code: Code, to: Format, source: Format, x: Value, rounding: str) -> Value:
+def converted(code: Code, to: Format, source: Format, x: Value, rounding: str) -> Value:
+    """A number as one of another format, still to be finished."""
     if source.kind == "float" and to.kind == "float":
         return round_to_odd(x) if source is F64 and to is F16 else x
     if source.kind == "float":
