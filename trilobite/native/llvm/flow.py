@@ -34,13 +34,15 @@ class Flow(Memory):
         self.line(f"br label %{name}")
 
     def loop(
-        self, start: Index, stop: Index, step: Index = 1, carried: Sequence[Value] = (), name: str = "i"
-    ) -> Loop:
+        self, start: Index, stop: Index, step: Index = 1, carried: Sequence[Value] = (), name: str = "i",
+        mark: str = "",
+    ) -> Loop:  # fmt: skip
         """`with t.loop(0, n, 8, carried=[zero]) as loop:` runs for loop.index = start, start+step, ... below
         stop. `loop.values` are the carried values at the top of the body; the body calls
-        `loop.next(...)` with their successors; afterwards `loop.results` are their last values.
+        `loop.next(...)` with their successors; afterwards `loop.results` are their last values. A `mark` is
+        what its branch back says to LLVM.
         """
-        return Loop(self, start, stop, step, tuple(carried), name)
+        return Loop(self, start, stop, step, tuple(carried), name, mark)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
@@ -103,9 +105,10 @@ class Loop:
     values: list[Value]
 
     def __init__(
-        self, text: Flow, start: Index, stop: Index, step: Index, carried: tuple[Value, ...], name: str
-    ) -> None:
-        self._text, self._carried, self._name = text, carried, name
+        self, text: Flow, start: Index, stop: Index, step: Index, carried: tuple[Value, ...], name: str,
+        mark: str,
+    ) -> None:  # fmt: skip
+        self._text, self._carried, self._name, self._mark = text, carried, name, mark
         self._start, self._stop, self._step = (
             v if isinstance(v, Value) else constant("i64", v) for v in (start, stop, step)
         )
@@ -158,5 +161,5 @@ class Loop:
         for i, (phi, first, later) in enumerate(phis):
             incoming = f"[ {first}, %{self._before} ], [ {later}, %{t._block_name} ]"
             t.lines[self._phis + i] = f"{phi} = phi {phi.type} {incoming}"
-        t._jump(self._head)
+        t.line(f"br label %{self._head}{self._mark}")
         t._label(self._exit)

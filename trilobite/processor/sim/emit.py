@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from trilobite.native.host import features
-from trilobite.native.llvm.memory import Memory
+from trilobite.native.llvm.functions import Functions
 from trilobite.native.llvm.types import Value
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import Format
@@ -42,7 +42,7 @@ def can_emit(name: str, formats: Sequence[Format], flags: Sequence[str]) -> bool
     return name in PLAIN or ((name in ELEMENTWISE or name in COMPARE) and is_handy(formats[0]))
 
 
-class Writer(Memory):
+class Writer(Functions):
     """Collects the lines of one function `run(state, counts)`."""
 
     does_tensors: ClassVar[bool] = True  # whether tensor instructions are steps of this code

@@ -8,12 +8,12 @@ not touch each other's elements are marked as such, so that LLVM makes vectors o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from trilobite.native.host import features
 from trilobite.native.llvm import types
-from trilobite.native.llvm.arithmetic import Arithmetic
+from trilobite.native.llvm.functions import Functions
 
 SIGNATURE = "ptr %operands, ptr %scalars, i64 %n, i64 %m, ptr %facts, ptr %scratch"
 
@@ -121,8 +121,8 @@ class Slot:
 class Code:
     """Collects the lines of a routine; `t` writes them."""
 
-    def __init__(self, t: Arithmetic | None = None) -> None:
-        self.t = Arithmetic(features()) if t is None else t
+    def __init__(self, t: Functions | None = None) -> None:
+        self.t = Functions(features()) if t is None else t
         self.slots: list[str] = []
         self.globals: dict[str, str] = {}
         self._group = ""  # of accesses that no other iteration touches
@@ -132,9 +132,6 @@ class Code:
 
     def do(self, text: str) -> None:
         self.t.line(text)
-
-    def _labels(self, *names: str) -> list[str]:
-        return [self.t.fresh(name) for name in names]
 
     def constant(self, kind: str, number: float) -> Value:
         return Value(self, types.Value("null", "ptr") if kind == "ptr" else types.constant(kind, number))
@@ -200,43 +197,24 @@ class Code:
     @contextmanager
     def loop(self, count: Value, is_parallel: bool = False) -> Iterator[Value]:
         """Runs its body for 0 .. count - 1."""
-        head, body, done = self._labels("head", "body", "done")
-        before = self._group
-        place = self.slot("i64", 0)
-        self.do(f"br label %{head}")
-        self.do(f"{head}:")
-        index = place.get()
-        self.do(f"br i1 {index.test('slt', count).name}, label %{body}, label %{done}")
-        self.do(f"{body}:")
-        mark = ""
+        before, mark = self._group, ""
         if is_parallel:
             group, loop = f"!{2 * len(self.globals)}", f"!{2 * len(self.globals) + 1}"
             self.globals[group] = f"{group} = distinct !{{}}"
             said = f'!{{!"llvm.loop.parallel_accesses", {group}}}'
             self.globals[loop] = f"{loop} = distinct !{{{loop}, {said}}}"
             self._group, mark = f", !llvm.access.group {group}", f", !llvm.loop {loop}"
-        yield index
-        place.set(index + 1)
+        with self.t.loop(0, count.of, mark=mark) as counted:
+            yield Value(self, counted.index)
         self._group = before
-        self.do(f"br label %{head}{mark}")
-        self.do(f"{done}:")
 
-    @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: Value) -> AbstractContextManager[None]:
         """Runs its body if the condition holds."""
-        then, after = self._labels("then", "after")
-        self.do(f"br i1 {condition.name}, label %{then}, label %{after}")
-        self.do(f"{then}:")
-        yield
-        self.do(f"br label %{after}")
-        self.do(f"{after}:")
+        return self.t.when(condition.of)
 
     def refuse(self, condition: Value) -> None:
         """Gives up; only before anything was written."""
-        no, yes = self._labels("no", "yes")
-        self.do(f"br i1 {condition.name}, label %{no}, label %{yes}")
-        for line in (f"{no}:", "ret i64 0", f"{yes}:"):
-            self.do(line)
+        self.t.return_if(condition.of, 0)
 
     def text(self) -> str:
         """The whole module."""
@@ -244,6 +222,6 @@ class Code:
             *sorted(self.t.declared.values()),
             *self.globals.values(),
             f"define i64 @entry({SIGNATURE}) {{",
-            "begin:",
+            "start:",
         ]
         return "\n".join([*head, *self.slots, *self.t.lines, "ret i64 1", "}", ""])
