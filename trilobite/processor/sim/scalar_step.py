@@ -45,7 +45,7 @@ def run(e: TensorState) -> int:
         op = e.code[at]
         following = pc + 1
         if op <= LEAVE:
-            if done(e, at, op) == 0:
+            if not done(e, at, op):
                 break
         else:
             following = target(e, at, op, pc)
@@ -59,31 +59,28 @@ def run(e: TensorState) -> int:
     return executed
 
 
-def done(e: TensorState, at: int, op: int) -> int:
-    """An instruction that the next one follows; 0 if it is left to others."""
+def done(e: TensorState, at: int, op: int) -> bool:
+    """An instruction that the next one follows; False if it is left to others."""
     if op <= LAST_PLAIN:
-        if compute(e, at, op) == 0:
-            return 0
+        if not compute(e, at, op):
+            return False
         if e.dry != 0:
             e.taint[e.code[at + TARGET]] = tainted(e, at)
         e.counts[e.code[at + CLASS]] += 1
-        return 1
+        return True
     if op <= STORE:
         return accessed(e, at, op)
     if op == SITE:
         return tensor_at(e, at)
-    return 0
+    return False
 
 
 def tainted(e: TensorState, at: int) -> int:
     """Whether a source of the instruction came out of a tensor."""
     found = 0
-    if e.code[at + FIRST] >= 0:
-        found = found | e.taint[e.code[at + FIRST]]
-    if e.code[at + SECOND] >= 0:
-        found = found | e.taint[e.code[at + SECOND]]
-    if e.code[at + THIRD] >= 0:
-        found = found | e.taint[e.code[at + THIRD]]
+    for word in range(FIRST, THIRD + 1):
+        if e.code[at + word] >= 0:
+            found = found | e.taint[e.code[at + word]]
     return found
 
 
@@ -97,23 +94,19 @@ def wrapped(value: int, wrap: int) -> int:
     return (value << shift) >> shift
 
 
-def compute(e: TensorState, at: int, op: int) -> int:
-    """Writes the target register; 0 for a division that the interpreter must do."""
+def compute(e: TensorState, at: int, op: int) -> bool:
+    """Writes the target register; False for a division that the interpreter must do."""
     wrap = e.code[at + WRAP]
-    a = 0
-    if e.code[at + FIRST] >= 0:
-        a = wrapped(e.state[e.code[at + FIRST]], wrap)
-    b = e.code[at + IMMEDIATE]
-    if e.code[at + SECOND] >= 0:
-        b = e.state[e.code[at + SECOND]]
-    b = wrapped(b, wrap)
+    a = wrapped(e.state[e.code[at + FIRST]], wrap) if e.code[at + FIRST] >= 0 else 0
+    second = e.code[at + SECOND]
+    b = wrapped(e.state[second] if second >= 0 else e.code[at + IMMEDIATE], wrap)
     if op >= NOT:
         e.state[e.code[at + TARGET]] = wrapped(moved(e, at, op, a, b), wrap)
-        return 1
+        return True
     if op >= DIV and (a < 0 or b <= 0):
-        return 0
+        return False
     e.state[e.code[at + TARGET]] = wrapped(binary(op, a, b, wrap), wrap)
-    return 1
+    return True
 
 
 def binary(op: int, a: int, b: int, wrap: int) -> int:
@@ -128,51 +121,31 @@ def binary(op: int, a: int, b: int, wrap: int) -> int:
     if op == OR:
         return a | b
     if op == XOR:
-        return (a | b) - (a & b)
+        return a ^ b
     if op >= DIV:
-        return divided(op, a, b)
+        return a // b if op == DIV else a % b
     if op >= GT:
         return compared(op, a, b)
-    if op == SHL:
-        return a << amount(b, wrap)
-    return a >> amount(b, wrap)
-
-
-def divided(op: int, a: int, b: int) -> int:
-    if op == DIV:
-        return a // b
-    return a % b
+    return a << amount(b, wrap) if op == SHL else a >> amount(b, wrap)
 
 
 def amount(b: int, wrap: int) -> int:
     """By how much to shift: modulo the width."""
     if wrap == 0:
         return b & 63
-    if wrap > 0:
-        return b & (wrap - 1)
-    return b & (0 - wrap - 1)
+    return b & (max(wrap, -wrap) - 1)
 
 
 def compared(op: int, a: int, b: int) -> int:
     if op == MAX:
-        if a > b:
-            return a
-        return b
+        return max(a, b)
     if op == MIN:
-        if a < b:
-            return a
-        return b
+        return min(a, b)
     if a < b:
-        return is_in(op, NE, LT, LE)
+        return op in (NE, LT, LE)
     if a > b:
-        return is_in(op, NE, GT, GE)
-    return is_in(op, EQ, LE, GE)
-
-
-def is_in(op: int, first: int, second: int, third: int) -> int:
-    if op == first or op == second or op == third:  # noqa: SIM109 - typed Python has no sets
-        return 1
-    return 0
+        return op in (NE, GT, GE)
+    return op in (EQ, LE, GE)
 
 
 def moved(e: TensorState, at: int, op: int, a: int, b: int) -> int:
@@ -181,16 +154,12 @@ def moved(e: TensorState, at: int, op: int, a: int, b: int) -> int:
     if op == HIGH:
         return b | (a & LOW_WORD)
     if op == SELECT:
-        if e.state[e.code[at + THIRD]] != 0:
-            return a
-        return b
+        return a if e.state[e.code[at + THIRD]] != 0 else b
     if op == SPECIAL:
         return e.special[b]
     if op == NOT:
-        return 0 - a - 1
-    if op == NEG or a < 0:
-        return 0 - a
-    return a
+        return -a - 1
+    return -a if op == NEG or a < 0 else a
 
 
 def target(e: TensorState, at: int, op: int, pc: int) -> int:
@@ -198,103 +167,75 @@ def target(e: TensorState, at: int, op: int, pc: int) -> int:
     if op == NOTHING:
         return pc + 1
     if e.dry != 0 and tainted(e, at) != 0:
-        return 0 - 1
+        return -1
     if op >= GO:
-        to = pc + e.code[at + IMMEDIATE]
-        if op == GO_TO_REGISTER:
-            to = e.state[e.code[at + FIRST]]
+        to = e.state[e.code[at + FIRST]] if op == GO_TO_REGISTER else pc + e.code[at + IMMEDIATE]
         if to < 0 or to > e.code_count:
-            return 0 - 1
+            return -1
         if e.code[at + TARGET] >= 0:
             e.state[e.code[at + TARGET]] = pc + 1
             e.taint[e.code[at + TARGET]] = 0
         return to
-    a = e.state[e.code[at + FIRST]]
-    b = 0
-    if e.code[at + SECOND] >= 0:
-        b = e.state[e.code[at + SECOND]]
-    if is_taken(op, a, b) != 0:
-        return pc + e.code[at + IMMEDIATE]
-    return pc + 1
+    b = e.state[e.code[at + SECOND]] if e.code[at + SECOND] >= 0 else 0
+    is_far = is_taken(op, e.state[e.code[at + FIRST]], b)
+    return pc + e.code[at + IMMEDIATE] if is_far else pc + 1
 
 
-def is_taken(op: int, a: int, b: int) -> int:
+def is_taken(op: int, a: int, b: int) -> bool:
     if op == IF_BELOW:
         return is_below(a, b)
     if op == IF_NOT_BELOW:
-        return 1 - is_below(a, b)
+        return not is_below(a, b)
     if a < b:
-        return is_in(op, IF_OTHER, IF_LESS, IF_LESS)
+        return op in (IF_OTHER, IF_LESS)
     if a > b:
-        return is_in(op, IF_OTHER, IF_ABOVE, IF_NOT_LESS)
-    return is_in(op, IF_EQUAL, IF_NOT_LESS, IF_EQUAL)
+        return op in (IF_OTHER, IF_ABOVE, IF_NOT_LESS)
+    return op in (IF_EQUAL, IF_NOT_LESS)
 
 
-def is_below(a: int, b: int) -> int:
+def is_below(a: int, b: int) -> bool:
     """a < b as unsigned numbers: one with the top bit is above all without."""
-    if a < 0 and b >= 0:
-        return 0
-    if (a >= 0 and b < 0) or a < b:
-        return 1
-    return 0
+    return b < 0 if (a < 0) != (b < 0) else a < b
 
 
-def accessed(e: TensorState, at: int, op: int) -> int:
-    """A scalar load or store; 0 for what the interpreter must judge. WRAP is the format's."""
+def accessed(e: TensorState, at: int, op: int) -> bool:
+    """A scalar load or store; False for what the interpreter must judge. WRAP is the format's."""
     address = e.state[e.code[at + FIRST]] + e.code[at + IMMEDIATE]
     wrap = e.code[at + WRAP]
-    size = 8
-    if wrap > 0:
-        size = wrap >> 3
-    if wrap < 0:
-        size = (0 - wrap) >> 3
-    spaces = LOADABLE
-    is_store = 0
-    if op == STORE:
-        spaces = STORABLE
-        is_store = 1
-    host = locate(e, address, 0, size, spaces, size)
-    if host == 0 or (e.dry != 0 and can_follow(e, at, address, op) == 0):
-        return 0
+    size = 8 if wrap == 0 else max(wrap, -wrap) >> 3
+    is_store = op == STORE
+    host = locate(e, address, 0, size, STORABLE if is_store else LOADABLE, size)
+    if host == 0 or (e.dry != 0 and not can_follow(e, at, address, op)):
+        return False
     if (FAR_SPACES >> (address >> SPACE_SHIFT)) & 1 != 0:
         e.state[DRAM] += 1
     else:
         touched(e, address, size, is_store)
     if e.dry != 0:
         followed(e, at, address, host, size, is_store)
-    if is_store != 0:
+    if is_store:
         invoke(e.access, host, size, e.state[e.code[at + TARGET]], 1)
-        return 1
+        return True
     e.state[e.code[at + TARGET]] = wrapped(invoke(e.access, host, size, 0, 0), wrap)
-    return 1
+    return True
 
 
-def can_follow(e: TensorState, at: int, address: int, op: int) -> int:
+def can_follow(e: TensorState, at: int, address: int, op: int) -> bool:
     """Whether the address is known, and there is room to note what a store overwrites."""
-    if e.taint[e.code[at + FIRST]] != 0:
-        return 0
-    if op == STORE and address >> SPACE_SHIFT == 0 and e.undo_count >= e.undo_room:
-        return 0
-    return 1
+    is_noted = op == STORE and address >> SPACE_SHIFT == 0
+    return e.taint[e.code[at + FIRST]] == 0 and not (is_noted and e.undo_count >= e.undo_room)
 
 
-def followed(e: TensorState, at: int, address: int, host: int, size: int, is_store: int) -> None:
+def followed(e: TensorState, at: int, address: int, host: int, size: int, is_store: bool) -> None:
     """A load takes the mark of its bytes; a store leaves one, and what it overwrites in DRAM is noted."""
     space = address >> SPACE_SHIFT
     mark = e.marks[space] + ((address & INNER) >> MARK_SHIFT)
-    count = 1
-    ones = 1  # a 1 in each mark
-    if size == 8:
-        count = 2
-        ones = 0x101
-    known = ones
-    if space == 0:
-        known = 0
+    count = 2 if size == 8 else 1
+    ones = 0x101 if size == 8 else 1  # a 1 in each mark
+    known = 0 if space == 0 else ones
     register = e.code[at + TARGET]
-    if is_store == 0:
-        e.taint[register] = 1
-        if invoke(e.access, mark, count, 0, 0) == known:
-            e.taint[register] = 0
+    if not is_store:
+        e.taint[register] = invoke(e.access, mark, count, 0, 0) != known
         return
     if space == 0:
         e.undo[3 * e.undo_count] = host
@@ -307,32 +248,28 @@ def followed(e: TensorState, at: int, address: int, host: int, size: int, is_sto
         invoke(e.access, mark, count, known, 1)
 
 
-def touched(e: TensorState, address: int, size: int, is_store: int) -> None:
+def touched(e: TensorState, address: int, size: int, is_store: bool) -> None:
     """An access to a scratchpad: counted, and its bytes join those touched since the last record."""
     e.state[SCRATCH] += 1
     span = READ_LOW + 2 * is_store
-    if address < e.state[span]:
-        e.state[span] = address
-    if address + size > e.state[span + 1]:
-        e.state[span + 1] = address + size
+    e.state[span] = min(e.state[span], address)
+    e.state[span + 1] = max(e.state[span + 1], address + size)
 
 
-def tensor_at(e: TensorState, at: int) -> int:
+def tensor_at(e: TensorState, at: int) -> bool:
     """Its operands to where the step looks for them; a register that it writes, from where it left it."""
     first = e.code[at + SECOND]
     count = e.code[at + THIRD]
-    number = 0
-    while number < count:
+    for number in range(count):
         register = e.fields[first + number]
         if e.dry != 0 and e.taint[register] != 0 and e.is_value[first + number] == 0:
-            return 0
+            return False
         e.state[FIELDS + number] = e.state[register]
-        number += 1
     if e.code[at + WRAP] != 0:
         e.state[FIELDS + count] = e.code[at + IMMEDIATE]
-    if tensor(e, e.code[at + FIRST]) == 0:
-        return 0
+    if not tensor(e, e.code[at + FIRST]):
+        return False
     if e.code[at + TARGET] >= 0:
         e.state[e.code[at + TARGET]] = e.state[FIELDS + count]
         e.taint[e.code[at + TARGET]] = e.dry
-    return 1
+    return True

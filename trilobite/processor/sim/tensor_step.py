@@ -80,92 +80,86 @@ class TensorState:
     judged: int
 
 
-def tensor(e: TensorState, site: int) -> int:
+def tensor(e: TensorState, site: int) -> bool:
     first = site * SITE_WORDS
     if e.traced != 0 and e.log_count >= e.log_room:
-        return 0
+        return False
     if e.site[first + IS_FORMED] != 0:
         return formed(e, site, first)
     if e.site[first + REGION_COUNT] == 0:  # a SYNC only leaves its record
         if e.judge != 0:
             invoke(e.judge, e.judged, site, -1)
         noted(e, site, first, -1)
-        return 1
+        return True
     return counted(e, site, first)
 
 
-def counted(e: TensorState, site: int, first: int) -> int:
+def counted(e: TensorState, site: int, first: int) -> bool:
     """An instruction on vectors: how long they are stands in a register."""
     count = e.state[FIELDS + e.site[first + COUNT_FIELD]]
     if e.kernel[site] == 0 or count < 1 or count > LARGEST:
-        return 0
+        return False
     cycle = 0
     if e.site[first + CYCLE_FIELD] >= 0:
         cycle = e.state[FIELDS + e.site[first + CYCLE_FIELD]]
         if cycle < 1 or cycle > LONGEST_CYCLE:
-            return 0
-    if locate_all(e, first, count, cycle) == 0:
-        return 0
+            return False
+    if not locate_all(e, first, count, cycle):
+        return False
     if e.dry != 0:
         spoil_all(e, first, count, cycle)
         noted(e, site, first, -1)
-        return 1
-    if has_scratch(e, (count + cycle) * e.site[first + SCRATCH_EACH] + LEAST_SCRATCH) == 0:
-        return 0
+        return True
+    if not has_scratch(e, (count + cycle) * e.site[first + SCRATCH_EACH] + LEAST_SCRATCH):
+        return False
     if e.judge != 0 and invoke(e.judge, e.judged, site, -1) == 0:
-        return 0
-    amount = count
-    if e.site[first + IS_COPY] != 0:
-        amount = e.size[0]
+        return False
+    amount = e.size[0] if e.site[first + IS_COPY] != 0 else count
     scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
     if invoke(e.kernel[site], e.host_address, scalars, amount, cycle, 0, e.scratch) == 0:
-        return 0
+        return False
     noted(e, site, first, -1)
-    return 1
+    return True
 
 
-def formed(e: TensorState, site: int, first: int) -> int:
+def formed(e: TensorState, site: int, first: int) -> bool:
     """An instruction with several sizes, which must be those of a form."""
     form = e.first_form[site]
     while form >= 0:
         at = form * FORM_WORDS
-        if fits(e, first, at) != 0:
-            if locate_areas(e, at) == 0 or has_scratch(e, e.form[at + FORM_SCRATCH]) == 0:
-                return 0
+        if fits(e, first, at):
+            if not locate_areas(e, at) or not has_scratch(e, e.form[at + FORM_SCRATCH]):
+                return False
             if e.dry != 0:
                 spoil_areas(e, at)
                 noted(e, site, first, form)
-                return 1
+                return True
             if e.judge != 0 and invoke(e.judge, e.judged, site, form) == 0:
-                return 0
+                return False
             scalars = e.state_address + 8 * (FIELDS + e.site[first + SCALAR_FIELD])
             facts = e.form[at + FACTS]
             if invoke(e.form[at + KERNEL], e.host_address, scalars, 0, 0, facts, e.scratch) == 0:
-                return 0
+                return False
             noted(e, site, first, form)
-            return 1
+            return True
         form = e.form[at + NEXT]
-    return 0
+    return False
 
 
 def spoil_all(e: TensorState, first: int, count: int, cycle: int) -> None:
     """What a vector instruction would write is not known any more."""
-    number = e.site[first + WRITTEN]
-    while number < e.site[first + REGION_COUNT]:
+    for number in range(e.site[first + WRITTEN], e.site[first + REGION_COUNT]):
         at = first + REGIONS + REGION_WORDS * number
         address = e.state[FIELDS + e.site[at + FIELD]] + e.site[at + OFFSET]
         spoil(e, address, e.size[number])
-        number += 1
 
 
 def spoil_areas(e: TensorState, at: int) -> None:
     """The same for regions of known sizes, holes included."""
-    number = e.form[at + FORM_WRITTEN]
-    while number < e.form[at + FORM_REGIONS]:
+    for number in range(e.form[at + FORM_WRITTEN], e.form[at + FORM_REGIONS]):
         area = at + AREAS + AREA_WORDS * number
         address = e.state[FIELDS + e.form[area + AREA_FIELD]] + e.form[area + AREA_OFFSET]
         spoil(e, address + e.form[area + LOW], e.form[area + HIGH] - e.form[area + LOW])
-        number += 1
 
 
 def spoil(e: TensorState, address: int, size: int) -> None:
@@ -174,93 +168,77 @@ def spoil(e: TensorState, address: int, size: int) -> None:
     offset = address & INNER
     low = offset >> MARK_SHIFT
     high = (offset + size - 1) >> MARK_SHIFT
-    value = 0
-    if space == 0:
-        value = 1
-    invoke(e.fill, e.marks[space] + low, value, high - low + 1)
+    invoke(e.fill, e.marks[space] + low, space == 0, high - low + 1)
 
 
-def fits(e: TensorState, first: int, at: int) -> int:
+def fits(e: TensorState, first: int, at: int) -> bool:
     """Whether the registers hold the sizes of a form."""
-    number = 0
-    while number < e.site[first + KEY_COUNT]:
+    for number in range(e.site[first + KEY_COUNT]):
         if e.state[FIELDS + e.site[first + KEYS + number]] != e.form[at + FORM_KEYS + number]:
-            return 0
-        number += 1
-    return 1
+            return False
+    return True
 
 
-def has_scratch(e: TensorState, wanted: int) -> int:
+def has_scratch(e: TensorState, wanted: int) -> bool:
     """Whether there is so much scratch memory; if not, there will be at the next run."""
-    if wanted <= e.scratch_room:
-        return 1
-    if wanted > e.scratch_wanted:
-        e.scratch_wanted = wanted
-    return 0
+    if wanted > e.scratch_room:
+        e.scratch_wanted = max(e.scratch_wanted, wanted)
+    return wanted <= e.scratch_room
 
 
-def locate_all(e: TensorState, first: int, count: int, cycle: int) -> int:
-    """Finds every operand; 0 if one is not plainly there, or lies on a target in a way that matters."""
+def locate_all(e: TensorState, first: int, count: int, cycle: int) -> bool:
+    """Finds every operand; False if one is not plainly there, or lies on a target in a way that matters."""
     regions = e.site[first + REGION_COUNT]
-    number = 0
-    while number < regions:
+    for number in range(regions):
         at = first + REGIONS + REGION_WORDS * number
-        elements = count
-        if e.site[at + COUNTED] == BY_CYCLE:
-            elements = cycle
-        if e.site[at + COUNTED] == SINGLE:
-            elements = 1
+        counted_by = e.site[at + COUNTED]
+        elements = count if counted_by == BY_COUNT else cycle if counted_by == BY_CYCLE else 1
         size = elements * e.site[at + ELEMENT]
         address = e.state[FIELDS + e.site[at + FIELD]] + e.site[at + OFFSET]
         host = locate(e, address, 0, size, e.site[at + SPACES], e.site[at + ELEMENT])
         if host == 0:
-            return 0
-        e.host[number] = host
-        e.host[MOST_REGIONS + number] = host
-        e.size[number] = size
-        e.size[MOST_REGIONS + number] = e.site[at + FIELD]
-        number += 1
+            return False
+        found(e, number, host, 0, size, e.site[at + FIELD])
     return are_apart(e, regions, e.site[first + WRITTEN], e.site[first + OVERLAP])
 
 
-def locate_areas(e: TensorState, at: int) -> int:
+def locate_areas(e: TensorState, at: int) -> bool:
     """The same for regions of known sizes."""
     regions = e.form[at + FORM_REGIONS]
-    number = 0
-    while number < regions:
+    for number in range(regions):
         area = at + AREAS + AREA_WORDS * number
         address = e.state[FIELDS + e.form[area + AREA_FIELD]] + e.form[area + AREA_OFFSET]
         low = e.form[area + LOW]
         high = e.form[area + HIGH]
         host = locate(e, address, low, high, e.form[area + AREA_SPACES], e.form[area + ALIGN])
         if host == 0:
-            return 0
-        e.host[number] = host
-        e.host[MOST_REGIONS + number] = host + low
-        e.size[number] = high - low
-        e.size[MOST_REGIONS + number] = e.form[area + AREA_FIELD]
-        number += 1
+            return False
+        found(e, number, host, low, high, e.form[area + AREA_FIELD])
     return are_apart(e, regions, e.form[at + FORM_WRITTEN], e.form[at + FORM_OVERLAP])
 
 
-def are_apart(e: TensorState, regions: int, written: int, overlap: int) -> int:
+def found(e: TensorState, number: int, host: int, low: int, high: int, field: int) -> None:
+    """Where a region is, which reaches from low to high around an address of the host."""
+    e.host[number] = host
+    e.host[MOST_REGIONS + number] = host + low
+    e.size[number] = high - low
+    e.size[MOST_REGIONS + number] = field
+
+
+def are_apart(e: TensorState, regions: int, written: int, overlap: int) -> bool:
     """Sources and targets lie as the routine wants: in any way (0), exactly on each other (1), or apart (2).
 
     An operand that is both read and written is no hindrance: routines read what they add to.
     """
     if overlap == 0:
-        return 1
-    target = written
-    while target < regions:
-        source = 0
-        while source < target:
+        return True
+    for target in range(written, regions):
+        for source in range(target):
             shared = sharing(e, source, target)
             other = e.size[MOST_REGIONS + source] - e.size[MOST_REGIONS + target]
             if shared == 1 or (shared == 2 and overlap == 2 and other != 0):
-                return 0
-            source += 1
-        target += 1
-    return 1
+                return False
+    return True
 
 
 def sharing(e: TensorState, source: int, target: int) -> int:
@@ -269,9 +247,8 @@ def sharing(e: TensorState, source: int, target: int) -> int:
     target_low = e.host[MOST_REGIONS + target]
     if source_low == target_low and e.size[source] == e.size[target]:
         return 2
-    if source_low < target_low + e.size[target] and target_low < source_low + e.size[source]:
-        return 1
-    return 0
+    meets = source_low < target_low + e.size[target] and target_low < source_low + e.size[source]
+    return 1 if meets else 0
 
 
 def locate(e: TensorState, address: int, low: int, high: int, spaces: int, align: int) -> int:
@@ -290,11 +267,9 @@ def locate(e: TensorState, address: int, low: int, high: int, spaces: int, align
         if offset + high > e.pads[2 * space + 1]:
             return 0
         return e.pads[2 * space] + offset
-    block = 0
-    while block < e.block_count:
+    for block in range(e.block_count):
         if e.blocks[2 * block] <= offset + low and offset + high <= e.blocks[2 * block + 1]:
             return e.dram + offset
-        block += 1
     return 0
 
 
@@ -311,19 +286,15 @@ def noted(e: TensorState, site: int, first: int, form: int) -> None:
     e.state[SCRATCH] = 0
     e.state[DRAM] = 0
     total = 0
-    number = 0
-    while number < CLASSES:
+    for number in range(CLASSES):
         total += e.counts[number]
         e.log[row + COUNTS + number] = e.counts[number]
         e.counts[number] = 0
-        number += 1
     e.log[row + SCALARS] = total
     e.log[row + SCALAR_AT] = e.state[SCALAR_PLACE]
     e.state[SCALAR_PLACE] = e.site[first + PLACE] + 1
-    number = 0
-    while number < 4:
+    for number in range(4):
         e.log[row + SPANS + number] = e.state[READ_LOW + number]
-        number += 1
     e.state[READ_LOW] = FURTHEST
     e.state[READ_LOW + 1] = 0
     e.state[READ_LOW + 2] = FURTHEST
@@ -332,7 +303,5 @@ def noted(e: TensorState, site: int, first: int, form: int) -> None:
     if form >= 0:  # its sizes are those of the form
         e.log[row] = form
         row += 1
-    number = 0
-    while number < e.site[first + LOGGED_COUNT]:
+    for number in range(e.site[first + LOGGED_COUNT]):
         e.log[row + number] = e.state[FIELDS + e.site[first + LOGGED + number]]
-        number += 1

@@ -1,10 +1,10 @@
 """Typed Python functions as machine code: one readable source for loops that Python is too slow for.
 
-Enters: a module whose functions use a small part of Python: `int` (64 bits) and `float` locals, `Ints` and
-`Floats` (arrays), one class of annotated fields that stands for the state, while, if, break, return, calls
-among themselves and of `int`, `float`, `ceil` and `invoke`. Leaves: LLVM text, and the state as a ctypes
-structure. The same functions run as plain Python on lists, which is what they mean. Whole numbers wrap; `//`,
-`%` and `>>` want numbers of at least 0.
+Enters: a module whose functions use a small part of Python: `int` (64 bits), `bool` and `float` locals,
+`Ints` and `Floats` (arrays), one class of annotated fields that stands for the state, while, for over a
+`range`, if, break, return, calls among themselves and of `int`, `float`, `ceil`, `min`, `max` and `invoke`.
+Leaves: LLVM text, and the state as a ctypes structure. The same functions run as plain Python on lists, which
+is what they mean. Whole numbers wrap; `//`, `%` and `>>` want numbers of at least 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from trilobite.native.llvm.types import Value, constant
 
 Ints = list[int]
 Floats = list[float]
-SCALARS = {"int": "i64", "float": "double", "None": "void"}
+SCALARS = {"int": "i64", "bool": "i64", "float": "double", "None": "void"}
 ELEMENTS = {"Ints": "i64", "Floats": "double"}
 WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "sdiv", ast.Mod: "srem",
-         ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and_", ast.BitOr: "or_"}  # fmt: skip
+         ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and_", ast.BitOr: "or_",
+         ast.BitXor: "xor"}  # fmt: skip
 REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 
@@ -172,6 +173,36 @@ class _Function:
             self.t.line(f"br label %{head}")
         self._place(after)
 
+    def _do_For(self, node: ast.For) -> None:
+        """Over a range, whose ends are computed once."""
+        start, stop, step = self._range(node)
+        head, body, again, after = (self._label() for _ in range(4))
+        counter = self.t.fresh("c")
+        self._set(counter, start, node)
+        self._place(head)
+        index = self._get(counter)
+        goes_on = self.t.icmp("slt" if step > 0 else "sgt", index, stop)
+        self.t.line(f"br i1 {goes_on}, label %{body}, label %{after}")
+        self._place(body)
+        self._store(node.target, index)
+        self.loops.append((again, after))
+        self._statements(node.body)
+        self.loops.pop()
+        self._place(again)
+        self._set(counter, self.t.add(index, step), node)
+        self.t.line(f"br label %{head}")
+        self._place(after)
+
+    def _range(self, node: ast.For) -> tuple[Value, Value, int]:
+        call = node.iter
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "range") or node.orelse:
+            raise self._refuse(node)
+        ends = [self._value(argument) for argument in call.args]
+        step = ends[2].number if len(ends) == 3 else 1
+        if not isinstance(step, int) or step == 0 or any(end.type != "i64" for end in ends):
+            raise self._refuse(node)
+        return (constant("i64", 0), ends[0], step) if len(ends) == 1 else (ends[0], ends[1], step)
+
     def _do_Break(self, node: ast.Break) -> None:
         self.t.line(f"br label %{self.loops[-1][1]}")
 
@@ -180,14 +211,21 @@ class _Function:
 
     def _store(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
-            if self.locals.setdefault(target.id, value.type) != value.type:
-                raise self._refuse(target)
-            self.t.line(f"store {value.typed}, ptr %l.{target.id}")
+            self._set(target.id, value, target)
         else:
             element, place = self._address(target)
             if element != value.type:
                 raise self._refuse(target)
             self.t.line(f"store {value.typed}, ptr {place}")
+
+    def _set(self, local: str, value: Value, node: ast.AST) -> None:
+        if self.locals.setdefault(local, value.type) != value.type:
+            raise self._refuse(node)
+        self.t.line(f"store {value.typed}, ptr %l.{local}")
+
+    def _get(self, local: str) -> Value:
+        kind = self.locals[local]
+        return self.t.define(kind, f"load {kind}, ptr %l.{local}")
 
     def _field(self, node: ast.expr) -> tuple[str, Value]:
         """Annotation and address of a field of the state."""
@@ -224,14 +262,13 @@ class _Function:
         return self._constant(node.value, node)
 
     def _constant(self, value: object, node: ast.expr) -> Value:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not isinstance(value, int | float):
             raise self._refuse(node)
         return constant("i64" if isinstance(value, int) else "double", value)
 
     def _of_Name(self, node: ast.Name) -> Value:
         if node.id in self.locals:
-            kind = self.locals[node.id]
-            return self.t.define(kind, f"load {kind}, ptr %l.{node.id}")
+            return self._get(node.id)
         return self._constant(self.names.get(node.id), node)
 
     def _of_Attribute(self, node: ast.Attribute | ast.Subscript) -> Value:
@@ -243,7 +280,29 @@ class _Function:
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return self._constant(-node.operand.value, node)  # type: ignore[operator]
-        raise self._refuse(node)
+        if isinstance(node.op, ast.Not):
+            return self._truth(node)
+        value = self._value(node.operand)
+        if not isinstance(node.op, ast.USub) or value.type != "i64":
+            raise self._refuse(node)
+        return self.t.sub(0, value)
+
+    def _of_IfExp(self, node: ast.IfExp) -> Value:
+        yes, no, after = (self._label() for _ in range(3))
+        chosen = self.t.fresh("c")
+        self._branch(node.test, yes, no)
+        for label, part in ((yes, node.body), (no, node.orelse)):
+            self._place(label)
+            self._set(chosen, self._value(part), part)
+            self.t.line(f"br label %{after}")
+        self._place(after)
+        return self._get(chosen)
+
+    def _truth(self, node: ast.expr) -> Value:
+        """A condition as 1 or 0."""
+        return self._of_IfExp(ast.IfExp(node, ast.Constant(1), ast.Constant(0)))
+
+    _of_Compare = _of_BoolOp = _truth
 
     def _of_BinOp(self, node: ast.BinOp) -> Value:
         return self._binary(node.op, self._value(node.left), self._value(node.right), node)
@@ -263,7 +322,7 @@ class _Function:
         if node.func.id == "invoke":
             return self._called(self.t.define("ptr", f"inttoptr {values[0].typed} to ptr"), values[1:])
         if node.func.id not in self.signatures:
-            return self._builtin(node.func.id, values[0], node)
+            return self._builtin(node.func.id, values, node)
         result, arguments = self.signatures[node.func.id]
         given_values = iter(values)
         words = [f"ptr %{self.state}" if kind == "ptr" else next(given_values).typed for _, kind in arguments]
@@ -279,10 +338,14 @@ class _Function:
     def _is_state(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id == self.state
 
-    def _builtin(self, name: str, value: Value, node: ast.Call) -> Value:
-        if name == "float" and value.type == "i64":
+    def _builtin(self, name: str, values: Sequence[Value], node: ast.Call) -> Value:
+        value, kind = values[0], values[0].type
+        if name in ("min", "max") and [each.type for each in values] == [kind, kind]:
+            is_other = self._compared("lt" if name == "min" else "gt", values[1], value)
+            return self.t.select(is_other, values[1], value)
+        if name == "float" and kind == "i64":
             return self.t.convert("sitofp", value, "double")
-        if name in ("int", "ceil") and value.type == "double":
+        if name in ("int", "ceil") and kind == "double":
             up = self.t.intrinsic("ceil", "double", value) if name == "ceil" else value
             return self.t.convert("fptosi", up, "i64")
         raise self._refuse(node)
@@ -300,8 +363,17 @@ class _Function:
             self._branch(test.values[-1], yes, no)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._branch(test.operand, no, yes)
+        elif isinstance(test, ast.Compare) and isinstance(test.comparators[0], ast.Tuple):
+            self._branch(self._among(test), yes, no)
         else:
             self.t.line(f"br i1 {self._test(test)}, label %{yes}, label %{no}")
+
+    def _among(self, test: ast.Compare) -> ast.BoolOp:
+        """`x in (a, b)` as what it means."""
+        (values,) = test.comparators
+        if not isinstance(values, ast.Tuple) or not isinstance(test.ops[0], ast.In):
+            raise self._refuse(test)
+        return ast.BoolOp(ast.Or(), [ast.Compare(test.left, [ast.Eq()], [value]) for value in values.elts])
 
     def _test(self, test: ast.expr) -> Value:
         if not isinstance(test, ast.Compare):
@@ -313,6 +385,9 @@ class _Function:
         name = COMPARE.get(type(test.ops[0]))
         if len(test.ops) != 1 or left.type != right.type or name is None:
             raise self._refuse(test)
+        return self._compared(name, left, right)
+
+    def _compared(self, name: str, left: Value, right: Value) -> Value:
         if left.type == "i64":
             return self.t.icmp(name if name in ("eq", "ne") else f"s{name}", left, right)
         return self.t.fcmp("une" if name == "ne" else f"o{name}", left, right)

@@ -82,8 +82,7 @@ def walk(e: JudgeState, at: int, thread: int, what: int, value: int) -> int:
     while axis < axes:
         rows = rows * e.access[at + EXTENTS + 2 * axis]
         axis += 1
-    row = 0
-    while row < rows:
+    for row in range(rows):
         low = e.access[at + LOW]
         rest = row
         axis = axes - 1
@@ -94,7 +93,6 @@ def walk(e: JudgeState, at: int, thread: int, what: int, value: int) -> int:
             axis -= 1
         if row_of(e, at, thread, what, value, low) == 0:
             return 0
-        row += 1
     return 1
 
 

@@ -53,12 +53,10 @@ def spread(e: JudgeState, site: int, regions: int, written: int) -> int:
     e.first_missing = first_missing(e, site, e.partial - 1)
     e.run_count = 0
     lanes = lanes_of(e, site, written)
-    lane = 0
-    while lane < lanes:
+    for lane in range(lanes):
         missing = missing_of(e, site, lane, written, kind)
         if missing < 0 or (missing > 0 and add_to_runs(e, lane) == 0):
             return 0
-        lane += 1
     return 1
 
 
@@ -95,24 +93,20 @@ def scalar_fits(e: JudgeState, first: int, kind: int) -> int:
 def missing_of(e: JudgeState, site: int, lane: int, written: int, kind: int) -> int:
     """1 if an element of the result is undefined, 0 if it is not, -1 if that is not plain."""
     missing = 0
-    number = 0
-    while number < written:
+    for number in range(written):
         element = lane % lanes_of(e, site, number)
         if is_missing(e, site, element, number) != 0:
             missing += 1
-        number += 1
     if missing == 0:
         return 0
     if missing == written:
         return 1
     if kind != PAIRS:
         return -1
-    number = 0
-    while number < written:
+    for number in range(written):
         element = lane % lanes_of(e, site, number)
         if is_missing(e, site, element, number) == 0 and is_usual(e, e.host[number] + 4 * element) == 0:
             return -1
-        number += 1
     return 1
 
 
@@ -158,11 +152,9 @@ def leave_undefined(e: JudgeState, site: int, written: int) -> None:
     at = written * ACCESS_WORDS
     size = e.site[site * SITE_WORDS + REGIONS + REGION_WORDS * written + ELEMENT]
     low = e.memory[e.access[at + MEMORY] * MEMORY_WORDS + SHADOW] + e.access[at + LOW]
-    number = 0
-    while number < e.run_count:
+    for number in range(e.run_count):
         begin = e.runs[2 * number]
         invoke(e.fill, low + begin * size, 0, (e.runs[2 * number + 1] - begin) * size)
-        number += 1
     row = 3 * e.trail_count
     e.trail[row] = e.access[at + ADDRESS]
     e.trail[row + 1] = e.access[(e.partial - 1) * ACCESS_WORDS + ADDRESS]

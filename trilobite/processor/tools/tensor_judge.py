@@ -116,32 +116,26 @@ def entry(e: JudgeState, site: int, form: int) -> int:
 
 
 def lie_well(e: JudgeState, site: int, form: int, regions: int) -> int:
-    number = 0
-    while number < regions:
+    for number in range(regions):
         if found(e, site, form, number) == 0 or begins_well(e, site, form, number) == 0:
             return 0
-        number += 1
     return 1
 
 
 def are_fine(e: JudgeState, thread: int, regions: int, written: int) -> int:
-    number = 0
-    while number < regions:
+    for number in range(regions):
         writes = 0
         if number >= written:
             writes = 1
         if is_fine(e, number, thread, writes) == 0:
             return 0
-        number += 1
     return 1
 
 
 def wait(e: JudgeState, queues: int) -> None:
-    queue = 1
-    while queue < QUEUE_COUNT:
+    for queue in range(1, QUEUE_COUNT):
         if (queues >> queue) & 1 != 0:
             learn(e, e.first + queue)
-        queue += 1
 
 
 def learn(e: JudgeState, thread: int) -> None:
@@ -155,12 +149,10 @@ def queue_of(e: JudgeState, queue: int, regions: int) -> int:
     """A copy with an end in DRAM is the io queue's, others the move queue's."""
     if queue >= 0:
         return queue
-    number = 0
-    while number < regions:
+    for number in range(regions):
         space = e.access[number * ACCESS_WORDS + ADDRESS] >> SPACE_SHIFT
         if space == 0 or (1 << space) & (1 << LOCAL | 1 << CONSTANTS) != 0:
             return IO
-        number += 1
     return MOVE
 
 
@@ -199,14 +191,12 @@ def found(e: JudgeState, site: int, form: int, number: int) -> int:
             return 0
     low -= e.memory[memory * MEMORY_WORDS + START]
     high = low + e.access[at + ROW]
-    axis = 0
-    while axis < e.access[at + AXES]:
+    for axis in range(e.access[at + AXES]):
         extent = e.span[span + SPAN_EXTENTS + 2 * axis]
         stride = e.span[span + SPAN_EXTENTS + 2 * axis + 1]
         e.access[at + EXTENTS + 2 * axis] = extent
         e.access[at + EXTENTS + 2 * axis + 1] = stride
         high += (extent - 1) * stride
-        axis += 1
     e.access[at + MEMORY] = memory
     e.access[at + LOW] = low
     e.access[at + HIGH] = high
@@ -258,10 +248,8 @@ def is_inside(e: JudgeState, at: int, place: int, count: int, kind: int) -> int:
 
 def lie_apart(e: JudgeState, regions: int, written: int) -> int:
     """Whether no result lies partly on a source."""
-    target = written
-    while target < regions:
-        source = 0
-        while source < written:
+    for target in range(written, regions):
+        for source in range(written):
             a = source * ACCESS_WORDS
             b = target * ACCESS_WORDS
             if (
@@ -276,8 +264,6 @@ def lie_apart(e: JudgeState, regions: int, written: int) -> int:
                     or e.access[a + ROW] != e.access[b + ROW]
                 ):
                     return 0
-            source += 1
-        target += 1
     return 1
 
 
@@ -320,8 +306,7 @@ def note(e: JudgeState, site: int, thread: int, regions: int, written: int) -> N
     e.log[3 * e.log_count + 1] = count
     e.log[3 * e.log_count + 2] = e.site[site * SITE_WORDS + PLACE]
     e.log_count += 1
-    number = 0
-    while number < regions:
+    for number in range(regions):
         at = number * ACCESS_WORDS
         if e.access[at + MEMORY] != CONSTANTS:
             if number < written:
@@ -334,4 +319,3 @@ def note(e: JudgeState, site: int, thread: int, regions: int, written: int) -> N
                 e.words[uses + LOWEST] = e.access[at + LOW]
             if e.access[at + HIGH] > e.words[uses + HIGHEST]:
                 e.words[uses + HIGHEST] = e.access[at + HIGH]
-        number += 1

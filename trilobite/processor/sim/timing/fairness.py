@@ -18,27 +18,19 @@ def share(e: State) -> None:
         share_one(e, e.group[0])
         return
     waiting = e.groups
-    number = 0
-    while number < waiting:
+    for number in range(waiting):
         group = e.group[number]
         e.group_waits[number] = group
-        at = e.path_from[e.group_path[group]]
-        while at < e.path_to[e.group_path[group]]:
+        for at in range(e.path_from[e.group_path[group]], e.path_to[e.group_path[group]]):
             e.room[e.part[at]] = e.capacity[e.part[at]]
-            at += 1
-        number += 1
     while waiting > 0:
         waiting = fill(e, waiting)
 
 
 def share_one(e: State, group: int) -> None:
     rate = e.group_top[group]
-    at = e.path_from[e.group_path[group]]
-    while at < e.path_to[e.group_path[group]]:
-        limit = e.capacity[e.part[at]] / (float(e.group_members[group]) * e.weight[at])
-        if limit < rate:
-            rate = limit
-        at += 1
+    for at in range(e.path_from[e.group_path[group]], e.path_to[e.group_path[group]]):
+        rate = min(rate, e.capacity[e.part[at]] / (float(e.group_members[group]) * e.weight[at]))
     e.group_rate[group] = rate
 
 
@@ -46,54 +38,37 @@ def fill(e: State, waiting: int) -> int:
     """One level more: the groups that are full at it get it; gives how many still wait."""
     count_users(e, waiting)
     level = 0.0
-    number = 0
-    while number < waiting:
+    for number in range(waiting):
         group = e.group_waits[number]
         bound = e.group_top[group]
-        at = e.path_from[e.group_path[group]]
-        while at < e.path_to[e.group_path[group]]:
-            fair = e.room[e.part[at]] / e.users[e.part[at]]
-            if fair < bound:
-                bound = fair
-            at += 1
+        for at in range(e.path_from[e.group_path[group]], e.path_to[e.group_path[group]]):
+            bound = min(bound, e.room[e.part[at]] / e.users[e.part[at]])
         e.group_bound[number] = bound
         if number == 0 or bound < level:
             level = bound
-        number += 1
     still = 0
-    number = 0
-    while number < waiting:
+    for number in range(waiting):
         group = e.group_waits[number]
         if e.group_bound[number] > level * SAME:
             e.group_waits[still] = group
             still += 1
         else:
             take(e, group, level)
-        number += 1
     return still
 
 
 def count_users(e: State, waiting: int) -> None:
-    number = 0
-    while number < waiting:
-        at = e.path_from[e.group_path[e.group_waits[number]]]
-        while at < e.path_to[e.group_path[e.group_waits[number]]]:
+    for number in range(waiting):
+        path = e.group_path[e.group_waits[number]]
+        for at in range(e.path_from[path], e.path_to[path]):
             e.users[e.part[at]] = 0.0
-            at += 1
-        number += 1
-    number = 0
-    while number < waiting:
+    for number in range(waiting):
         group = e.group_waits[number]
-        at = e.path_from[e.group_path[group]]
-        while at < e.path_to[e.group_path[group]]:
+        for at in range(e.path_from[e.group_path[group]], e.path_to[e.group_path[group]]):
             e.users[e.part[at]] += float(e.group_members[group]) * e.weight[at]
-            at += 1
-        number += 1
 
 
 def take(e: State, group: int, level: float) -> None:
     e.group_rate[group] = level
-    at = e.path_from[e.group_path[group]]
-    while at < e.path_to[e.group_path[group]]:
+    for at in range(e.path_from[e.group_path[group]], e.path_to[e.group_path[group]]):
         e.room[e.part[at]] -= level * float(e.group_members[group]) * e.weight[at]
-        at += 1

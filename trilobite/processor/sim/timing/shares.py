@@ -71,7 +71,7 @@ def place(e: State, op: int) -> int:
     e.sequence += 1
     at = e.heap_count
     e.heap_count += 1
-    while at > 0 and sooner(e, e.op_start[op], e.op_core[op], e.sequence, (at - 1) // 2) != 0:
+    while at > 0 and sooner(e, e.op_start[op], e.op_core[op], e.sequence, (at - 1) // 2):
         heap_move(e, (at - 1) // 2, at)
         at = (at - 1) // 2
     e.heap_cycle[at] = e.op_start[op]
@@ -81,19 +81,13 @@ def place(e: State, op: int) -> int:
     return -1
 
 
-def sooner(e: State, cycle: int, core: int, sequence: int, at: int) -> int:
+def sooner(e: State, cycle: int, core: int, sequence: int, at: int) -> bool:
     """Whether a begin comes before the one at a place of the heap."""
     if cycle != e.heap_cycle[at]:
-        if cycle < e.heap_cycle[at]:
-            return 1
-        return 0
+        return cycle < e.heap_cycle[at]
     if core != e.heap_core[at]:
-        if core < e.heap_core[at]:
-            return 1
-        return 0
-    if sequence < e.heap_sequence[at]:
-        return 1
-    return 0
+        return core < e.heap_core[at]
+    return sequence < e.heap_sequence[at]
 
 
 def heap_move(e: State, source: int, target: int) -> None:
@@ -112,9 +106,9 @@ def heap_pop(e: State) -> None:
         child = 2 * at + 1
         if child + 1 < last:
             right = child + 1
-            if sooner(e, e.heap_cycle[right], e.heap_core[right], e.heap_sequence[right], child) != 0:
+            if sooner(e, e.heap_cycle[right], e.heap_core[right], e.heap_sequence[right], child):
                 child = right
-        if sooner(e, e.heap_cycle[last], e.heap_core[last], e.heap_sequence[last], child) != 0:
+        if sooner(e, e.heap_cycle[last], e.heap_core[last], e.heap_sequence[last], child):
             break
         heap_move(e, child, at)
         at = child
@@ -151,27 +145,25 @@ def settle(e: State, op: int, finish: int) -> None:
             node = after
 
 
-def next_event(e: State) -> int:
-    """The next begin or end of a shared transfer; 0 when nothing is left."""
+def next_event(e: State) -> bool:
+    """The next begin or end of a shared transfer; False when nothing is left."""
     end = next_end(e)
     if e.heap_count > 0 and (end < 0 or e.heap_cycle[0] < end):
         cycle = e.heap_cycle[0]
         op = e.heap_op[0]
         heap_pop(e)
         begin(e, op, cycle)
-        return 1
+        return True
     if end < 0:
-        return 0
+        return False
     finish(e, end)
-    return 1
+    return True
 
 
 def ended(e: State, op: int, end: int) -> None:
     """A transfer has moved its last byte."""
     cost = e.argument[e.op_record[op]]
-    free = e.op_start[op] + e.interval[cost]
-    if end > free:
-        free = end
+    free = max(e.op_start[op] + e.interval[cost], end)
     e.op_free[op] = free
     settle(e, op, free + e.latency[cost] - e.interval[cost])
 
@@ -193,25 +185,17 @@ def begin(e: State, op: int, cycle: int) -> None:
 def cycles_alone(e: State, cost: int) -> int:
     """How long a transfer takes with nobody beside it."""
     rate = e.top[cost]
-    at = e.path_from[e.path[cost]]
-    while at < e.path_to[e.path[cost]]:
-        if e.capacity[e.part[at]] / e.weight[at] < rate:
-            rate = e.capacity[e.part[at]] / e.weight[at]
-        at += 1
-    cycles = ceil(e.amount[cost] / rate - EPSILON)
-    if cycles < 0:
-        return 0
-    return cycles
+    for at in range(e.path_from[e.path[cost]], e.path_to[e.path[cost]]):
+        rate = min(rate, e.capacity[e.part[at]] / e.weight[at])
+    return max(ceil(e.amount[cost] / rate - EPSILON), 0)
 
 
 def group_of(e: State, path: int, top: float) -> int:
     """The group with these parts and this highest rate, a new one if there is none."""
-    number = 0
-    while number < e.groups:
+    for number in range(e.groups):
         group = e.group[number]
         if e.group_path[group] == path and e.group_top[group] == top:
             return group
-        number += 1
     group = e.free_groups[e.groups]
     e.group[e.groups] = group
     e.groups += 1
@@ -229,7 +213,7 @@ def join(e: State, group: int, end: float, op: int) -> None:
     at = first + e.group_members[group]
     e.group_members[group] += 1
     core = e.op_core[op]
-    while at > first and before(e, at - 1, end, core) != 0:
+    while at > first and before(e, at - 1, end, core):
         e.end_at[at] = e.end_at[at - 1]
         e.end_core[at] = e.end_core[at - 1]
         e.end_op[at] = e.end_op[at - 1]
@@ -239,23 +223,14 @@ def join(e: State, group: int, end: float, op: int) -> None:
     e.end_op[at] = op
 
 
-def before(e: State, at: int, end: float, core: int) -> int:
+def before(e: State, at: int, end: float, core: int) -> bool:
     """Whether a member ends before a new one; it came earlier."""
-    if e.end_at[at] != end:
-        if e.end_at[at] < end:
-            return 1
-        return 0
-    if e.end_core[at] <= core:
-        return 1
-    return 0
+    return e.end_at[at] < end or (e.end_at[at] == end and e.end_core[at] <= core)
 
 
 def left(e: State, group: int) -> float:
     """Bytes until the next member is done."""
-    bytes_left = e.end_at[group * e.member_room + e.group_members[group] - 1] - e.group_served[group]
-    if bytes_left > 0.0:
-        return bytes_left
-    return 0.0
+    return max(0.0, e.end_at[group * e.member_room + e.group_members[group] - 1] - e.group_served[group])
 
 
 def next_end(e: State) -> int:
@@ -263,16 +238,9 @@ def next_end(e: State) -> int:
     if e.groups == 0:
         return -1
     soonest = left(e, e.group[0]) / e.group_rate[e.group[0]]
-    number = 1
-    while number < e.groups:
-        time = left(e, e.group[number]) / e.group_rate[e.group[number]]
-        if time < soonest:
-            soonest = time
-        number += 1
-    cycles = ceil(soonest - EPSILON)
-    if cycles < 0:
-        return e.now
-    return e.now + cycles
+    for number in range(1, e.groups):
+        soonest = min(soonest, left(e, e.group[number]) / e.group_rate[e.group[number]])
+    return e.now + max(ceil(soonest - EPSILON), 0)
 
 
 def finish(e: State, cycle: int) -> None:
@@ -280,8 +248,7 @@ def finish(e: State, cycle: int) -> None:
     pass_time(e, cycle)
     count = 0
     kept = 0
-    number = 0
-    while number < e.groups:
+    for number in range(e.groups):
         group = e.group[number]
         while e.group_members[group] > 0 and left(e, group) <= EPSILON:
             e.group_members[group] -= 1
@@ -292,14 +259,11 @@ def finish(e: State, cycle: int) -> None:
             kept += 1
         else:
             e.group_empty[number - kept] = group
-        number += 1
     give_back(e, kept)
     if count > 0:
         share(e)
-    number = 0
-    while number < count:
+    for number in range(count):
         ended(e, e.over[number], cycle)
-        number += 1
 
 
 def give_back(e: State, kept: int) -> None:
@@ -320,9 +284,7 @@ def insert_over(e: State, op: int, count: int) -> None:
 def pass_time(e: State, cycle: int) -> None:
     passed = cycle - e.now
     if passed > 0:
-        number = 0
-        while number < e.groups:
+        for number in range(e.groups):
             group = e.group[number]
             e.group_served[group] += e.group_rate[group] * float(passed)
-            number += 1
         e.now = cycle

@@ -33,11 +33,9 @@ from trilobite.processor.sim.timing.state import (
 
 def entry(e: State) -> None:
     """From the first record to the end."""
-    core = 0
-    while core < e.cores:
+    for core in range(e.cores):
         push_ready(e, core)
-        core += 1
-    going = 1
+    going = True
     while going:
         while e.ready_count > 0:
             core = e.ready[e.ready_head]
@@ -66,12 +64,12 @@ def advance(e: State, core: int) -> None:
         if e.fetched[core] < record:
             e.fetched[core] = record
             spend(e, core, e.clock[core] + e.fetch[record], DID_FETCH)
-        if pass_record(e, core, record) == 0:
+        if not pass_record(e, core, record):
             return
         e.place[core] += 1
 
 
-def pass_record(e: State, core: int, record: int) -> int:
+def pass_record(e: State, core: int, record: int) -> bool:
     kind = e.kind[record]
     if kind == TENSOR:
         return dispatch(e, core, record)
@@ -80,42 +78,38 @@ def pass_record(e: State, core: int, record: int) -> int:
     if kind == SYNC:
         queues = e.argument[record]  # three bits each, in the order in which they are waited for
         while queues > 0:
-            if drain(e, core, queues & 7) == 0:
-                return 0
+            if not drain(e, core, queues & 7):
+                return False
             queues = queues >> 3
-        return 1
+        return True
     if kind == TASK:
-        number = 0
-        while number < e.queues_used[core]:
-            if drain(e, core, e.queue_order[core * QUEUE_COUNT + number]) == 0:
-                return 0
-            number += 1
+        for number in range(e.queues_used[core]):
+            if not drain(e, core, e.queue_order[core * QUEUE_COUNT + number]):
+                return False
     return meeting(e, core, e.argument[record], kind)
 
 
-def wait(e: State, core: int, op: int, what: int) -> int:
-    """Control waits for a result; 0 if its time is not known yet."""
+def wait(e: State, core: int, op: int, what: int) -> bool:
+    """Control waits for a result; False if its time is not known yet."""
     if e.op_finish[op] < 0:
         e.op_blocked[op] = 1
-        return 0
+        return False
     if e.op_finish[op] > e.clock[core]:
         spend(e, core, e.op_finish[op], what)
         e.waited_for[core] = op
-    return 1
+    return True
 
 
-def drain(e: State, core: int, queue: int) -> int:
+def drain(e: State, core: int, queue: int) -> bool:
     line = core * QUEUE_COUNT + queue
-    number = 0
-    while number < e.ring_count[line]:
-        if wait(e, core, e.ring[line * e.depth + (e.ring_head[line] + number) % e.depth], DID_SYNC) == 0:
-            return 0
-        number += 1
+    for number in range(e.ring_count[line]):
+        if not wait(e, core, e.ring[line * e.depth + (e.ring_head[line] + number) % e.depth], DID_SYNC):
+            return False
     e.ring_count[line] = 0
-    return 1
+    return True
 
 
-def meeting(e: State, core: int, number: int, kind: int) -> int:
+def meeting(e: State, core: int, number: int, kind: int) -> bool:
     """A barrier, or the beginning of a task: when all are there, they go on together."""
     if e.arrived[number] == 0:
         e.first_there[number] = core
@@ -125,12 +119,11 @@ def meeting(e: State, core: int, number: int, kind: int) -> int:
     e.companion[core] = -1
     e.arrived[number] += 1
     if e.arrived[number] < e.expected[number]:
-        return 0
+        return False
     latest = 0
     member = e.first_there[number]
     while member >= 0:
-        if e.clock[member] > latest:
-            latest = e.clock[member]
+        latest = max(latest, e.clock[member])
         member = e.companion[member]
     member = e.first_there[number]
     while member >= 0:
@@ -139,42 +132,38 @@ def meeting(e: State, core: int, number: int, kind: int) -> int:
             e.place[member] += 1
             push_ready(e, member)
         member = e.companion[member]
-    return 1
+    return True
 
 
 def release(e: State, member: int, latest: int, kind: int) -> None:
     if kind == BARRIER:
         spend(e, member, latest + e.barrier_cycles, DID_BARRIER)
         return
-    ahead = e.overhead_cycles
-    if e.tasks[member] > 0:
-        ahead = e.round_cycles
+    ahead = e.round_cycles if e.tasks[member] > 0 else e.overhead_cycles
     spend(e, member, latest + ahead, DID_LAUNCH)
     e.tasks[member] += 1
 
 
-def scalar(e: State, core: int, record: int) -> int:
+def scalar(e: State, core: int, record: int) -> bool:
     foot = e.foot[record]
     if e.ranges != 0 and foot >= 0:
-        number = 0
-        while number < e.flying_count[core]:
+        for number in range(e.flying_count[core]):
             op = e.flying[core * e.flight_room + number]
-            if conflicts(e, foot, e.foot[e.op_record[op]]) != 0 and wait(e, core, op, DID_OPERAND) == 0:
-                return 0
-            number += 1
+            if conflicts(e, foot, e.foot[e.op_record[op]]) and not wait(e, core, op, DID_OPERAND):
+                return False
     spend(e, core, e.clock[core] + e.argument[record], DID_SCALAR)
-    return 1
+    return True
 
 
-def dispatch(e: State, core: int, record: int) -> int:
+def dispatch(e: State, core: int, record: int) -> bool:
     queue = e.queue[record]
     line = core * QUEUE_COUNT + queue
     first = line * e.depth
-    while e.ring_count[line] > 0 and done(e, e.ring[first + e.ring_head[line]], e.clock[core]) != 0:
+    while e.ring_count[line] > 0 and done(e, e.ring[first + e.ring_head[line]], e.clock[core]):
         pop(e, line)
     if e.ring_count[line] >= e.depth:
-        if wait(e, core, e.ring[first + e.ring_head[line]], DID_FULL) == 0:
-            return 0
+        if not wait(e, core, e.ring[first + e.ring_head[line]], DID_FULL):
+            return False
         pop(e, line)
     spend(e, core, e.clock[core] + e.dispatch, DID_DISPATCH)
     op = e.next_op[core]
@@ -200,7 +189,7 @@ def dispatch(e: State, core: int, record: int) -> int:
     e.newest[line] = op
     if e.op_missing[op] == 0:
         e.op_finish[op] = place(e, op)
-    return 1
+    return True
 
 
 def pop(e: State, line: int) -> None:
@@ -208,10 +197,8 @@ def pop(e: State, line: int) -> None:
     e.ring_count[line] -= 1
 
 
-def done(e: State, op: int, clock: int) -> int:
-    if e.op_finish[op] >= 0 and e.op_finish[op] <= clock:
-        return 1
-    return 0
+def done(e: State, op: int, clock: int) -> bool:
+    return e.op_finish[op] >= 0 and e.op_finish[op] <= clock
 
 
 def interlock(e: State, core: int, op: int, queue: int) -> None:
@@ -225,7 +212,7 @@ def interlock(e: State, core: int, op: int, queue: int) -> None:
     while number < count:
         other = e.flying[first + number]
         number += 1
-        if done(e, other, clock) != 0:
+        if done(e, other, clock):
             continue
         e.flying[first + kept] = other
         kept += 1
@@ -233,30 +220,25 @@ def interlock(e: State, core: int, op: int, queue: int) -> None:
         cost = e.argument[record]
         if e.queue[record] == queue and e.latency[cost] == e.interval[cost]:
             continue
-        if conflicts(e, foot, e.foot[record]) != 0:
+        if conflicts(e, foot, e.foot[record]):
             heed(e, op, other, 1)
     e.flying[first + kept] = op
     e.flying_count[core] = kept + 1
 
 
-def conflicts(e: State, one: int, other: int) -> int:
+def conflicts(e: State, one: int, other: int) -> bool:
     """Read after write, write after read, or write after write."""
-    if touch(e, e.foot_reads[one], e.foot_writes[one], e.foot_writes[other], e.foot_end[other]) != 0:
-        return 1
-    return touch(e, e.foot_writes[one], e.foot_end[one], e.foot_reads[other], e.foot_end[other])
+    return touch(e, e.foot_reads[one], e.foot_writes[one], e.foot_writes[other], e.foot_end[other]) or touch(
+        e, e.foot_writes[one], e.foot_end[one], e.foot_reads[other], e.foot_end[other]
+    )
 
 
-def touch(e: State, first: int, last: int, other_first: int, other_last: int) -> int:
+def touch(e: State, first: int, last: int, other_first: int, other_last: int) -> bool:
     """Whether a span of one row of spans meets a span of another."""
-    one = first
-    while one < last:
-        other = other_first
-        while other < other_last:
-            if e.span_low[one] < e.span_high[other] and e.span_low[other] < e.span_high[one]:
-                if e.span_solid[one] != 0 and e.span_solid[other] != 0:
-                    return 1
-                if e.meet(one, other) != 0:
-                    return 1
-            other += 1
-        one += 1
-    return 0
+    for one in range(first, last):
+        for other in range(other_first, other_last):
+            apart = e.span_low[one] >= e.span_high[other] or e.span_low[other] >= e.span_high[one]
+            solid = e.span_solid[one] != 0 and e.span_solid[other] != 0
+            if not apart and (solid or e.meet(one, other) != 0):
+                return True
+    return False
