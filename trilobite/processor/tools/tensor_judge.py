@@ -124,10 +124,7 @@ def lie_well(e: JudgeState, site: int, form: int, regions: int) -> int:
 
 def are_fine(e: JudgeState, thread: int, regions: int, written: int) -> int:
     for number in range(regions):
-        writes = 0
-        if number >= written:
-            writes = 1
-        if is_fine(e, number, thread, writes) == 0:
+        if is_fine(e, number, thread, number >= written) == 0:
             return 0
     return 1
 
@@ -219,9 +216,7 @@ def begins_well(e: JudgeState, site: int, form: int, number: int) -> int:
         place = e.span[arrays] >> 3
         count = e.span[arrays + 1]
         kind = e.span[arrays + 2]
-    if align > LEAST_WORD:
-        align = LEAST_WORD
-    if e.access[number * ACCESS_WORDS + ADDRESS] & (align - 1) != 0 or kind == NEVER:
+    if e.access[number * ACCESS_WORDS + ADDRESS] & (min(align, LEAST_WORD) - 1) != 0 or kind == NEVER:
         return 0
     if kind == NO_BOUNDS:
         return 1
@@ -256,24 +251,16 @@ def lie_apart(e: JudgeState, regions: int, written: int) -> int:
                 e.access[a + MEMORY] == e.access[b + MEMORY]
                 and e.access[a + LOW] < e.access[b + HIGH]
                 and e.access[b + LOW] < e.access[a + HIGH]
+                and not is_same(e, a, b)
             ):
-                axes = e.access[a + AXES] + e.access[b + AXES]
-                if (
-                    axes != 0
-                    or e.access[a + LOW] != e.access[b + LOW]
-                    or e.access[a + ROW] != e.access[b + ROW]
-                ):
-                    return 0
+                return 0
     return 1
 
 
-def is_same(e: JudgeState, a: int, b: int) -> int:
+def is_same(e: JudgeState, a: int, b: int) -> bool:
     """Whether two accesses are the same row."""
-    if e.access[a + AXES] + e.access[b + AXES] != 0 or e.access[a + LOW] != e.access[b + LOW]:
-        return 0
-    if e.access[a + ROW] != e.access[b + ROW]:
-        return 0
-    return 1
+    same = e.access[a + LOW] == e.access[b + LOW] and e.access[a + ROW] == e.access[b + ROW]
+    return same and e.access[a + AXES] + e.access[b + AXES] == 0
 
 
 def is_fine(e: JudgeState, number: int, thread: int, writes: int) -> int:
@@ -315,7 +302,5 @@ def note(e: JudgeState, site: int, thread: int, regions: int, written: int) -> N
                 walk(e, at, thread, MARK_WRITE, thread << SHIFT | count)
             uses = e.access[at + USED] >> 3
             e.words[uses + LAST] = count
-            if e.access[at + LOW] < e.words[uses + LOWEST]:
-                e.words[uses + LOWEST] = e.access[at + LOW]
-            if e.access[at + HIGH] > e.words[uses + HIGHEST]:
-                e.words[uses + HIGHEST] = e.access[at + HIGH]
+            e.words[uses + LOWEST] = min(e.words[uses + LOWEST], e.access[at + LOW])
+            e.words[uses + HIGHEST] = max(e.words[uses + HIGHEST], e.access[at + HIGH])
