@@ -19,7 +19,7 @@ from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.targets.contract import Executable, Usage
 from trilobite.compiler.targets.registry import HOST, executable
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import Primitive, result_types
+from trilobite.ir.primitive import Primitive
 from trilobite.ir.primitives import table
 from trilobite.ir.types import TensorType
 
@@ -55,8 +55,8 @@ class Heavy:
 
     def _compile(self, key: Any, values: Sequence[Array], attributes: Any) -> Executable:
         inputs = tuple(Var(TensorType(v.shape, v.dtype)) for v in values)
-        outputs = tuple(Var(t) for t in result_types(self.primitive, [v.type for v in inputs], attributes))
-        graph = Graph(inputs, [Equation(self.primitive, inputs, attributes, outputs)], outputs, "eager")
+        e = Equation.of(self.primitive.name, inputs, attributes)
+        graph = Graph(inputs, [e], e.outputs, "eager")
         run = self._known[key] = executable(graph, HOST, ALONE)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from trilobite.base.locations import UNKNOWN, Location
+from trilobite.ir.primitive import Primitive, result_types, table
 from trilobite.ir.types import Symbol, TensorType, symbols_of
-
-if TYPE_CHECKING:
-    from trilobite.ir.primitive import Primitive
 
 
 class Var:
@@ -71,6 +69,15 @@ class Equation:
     ) -> None:
         self.primitive, self.inputs, self.attributes = primitive, inputs, attributes
         self.outputs, self.location = outputs, location
+
+    @staticmethod
+    def of(
+        name: str, inputs: Sequence[Var], attributes: Mapping[str, Any], location: Location = UNKNOWN
+    ) -> Equation:
+        """A primitive's equation with new results, of the types that it gives."""
+        primitive = table[name]
+        types = result_types(primitive, [v.type for v in inputs], attributes)
+        return Equation(primitive, tuple(inputs), attributes, tuple(map(Var, types)), location)
 
     def regions(self) -> Iterator[tuple[str, Graph]]:
         """The graphs among the attributes, by name (`branches.0` for one of several)."""

@@ -34,7 +34,7 @@ from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.types import TensorType, type_of
@@ -238,9 +238,8 @@ def gathered(parts: Parts) -> Array:
     x = Var(type_of(parts.local))
     now, equations = x, []
     for s in converter.steps(parts.type, parts.placement, target):
-        out = Var(result_types(table[s.primitive], [now.type], s.attributes)[0])
-        equations.append(Equation(table[s.primitive], (now,), s.attributes, (out,), user_location()))
-        now = out
+        equations.append(Equation.of(s.primitive, (now,), s.attributes, user_location()))
+        (now,) = equations[-1].outputs
     found: Array = np.array(run(Graph([x], equations, [now]), [np.ascontiguousarray(parts.local)])[0])
     if parts.home is None:
         return found

@@ -27,7 +27,7 @@ from trilobite.base.records import dataclass
 from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.regions import on_every_graph, uses
 from trilobite.ir.graph import Dense, Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.primitives.cast import by_value
 from trilobite.ir.primitives.common import integer_range
 from trilobite.ir.types import TensorType
@@ -327,9 +327,7 @@ class Rewriter(Draft):
 
     def make(self, name: str, inputs: Sequence[Var], attributes: Mapping[str, Any]) -> Var:
         """One result of a new equation, itself rewritten if a rule fits."""
-        primitive = table[name]
-        types = result_types(primitive, [v.type for v in inputs], attributes)
-        e = Equation(primitive, tuple(inputs), attributes, tuple(map(Var, types)), self.location)
+        e = Equation.of(name, inputs, attributes, self.location)
         found = self._replacement(e)
         if found is not None:
             return found

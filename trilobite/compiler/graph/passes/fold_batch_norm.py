@@ -21,7 +21,6 @@ from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import uses
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Shape, TensorType
 
@@ -174,10 +173,8 @@ class _Writer:
 
     def make(self, name: str, *inputs: Var, **attributes: Any) -> Var:
         assert self.at is not None
-        types = result_types(table[name], [v.type for v in inputs], attributes)
-        out = tuple(map(Var, types))
-        self.equations.append(Equation(table[name], inputs, attributes, out, self.at.location))
-        return out[0]
+        self.equations.append(Equation.of(name, inputs, attributes, self.at.location))
+        return self.equations[-1].outputs[0]
 
     def write(self, chain: Chain, last: Equation) -> None:
         """The product with scaled weights, and one shift, under the name of the chain's end; with a large

@@ -22,7 +22,7 @@ from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import extent, on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
 
 # Cheaper to do again in every step than to read from memory.
@@ -109,10 +109,8 @@ class _Loop:
         self.changed = True
 
     def _make(self, where: list[Equation], name: str, *inputs: Var, **attributes: Any) -> Var:
-        types = result_types(table[name], [v.type for v in inputs], attributes)
-        out = tuple(map(Var, types))
-        where.append(Equation(table[name], inputs, attributes, out, self.equation.location))
-        return out[0]
+        where.append(Equation.of(name, inputs, attributes, self.equation.location))
+        return where[-1].outputs[0]
 
     def _loop(self) -> list[Equation]:
         """The scan put together again; nothing if it gives nothing."""

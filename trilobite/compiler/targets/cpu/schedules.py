@@ -35,7 +35,6 @@ from trilobite.compiler.targets.cpu.loops.ir import (
 )
 from trilobite.compiler.targets.cpu.loops.transform import extent_of
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import TensorType
 from trilobite.native.cache import kernels
 from trilobite.native.host import features
@@ -161,10 +160,8 @@ class _Body:
         return self._emit("full", [], {"shape": (), "dtype": self.dtype, "value": x})
 
     def _emit(self, name: str, inputs: list[Var], attributes: Mapping[str, Any]) -> Var:
-        (found,) = result_types(table[name], [v.type for v in inputs], attributes)
-        out = Var(found)
-        self.equations.append(Equation(table[name], tuple(inputs), dict(attributes), (out,)))
-        return out
+        self.equations.append(Equation.of(name, inputs, dict(attributes)))
+        return self.equations[-1].outputs[0]
 
 
 def _statement(to: Element, value: Expression | float, combine: str | None) -> Statement:

@@ -16,7 +16,6 @@ from trilobite.base.dtypes import DType, float32, int8, uint8
 from trilobite.base.locations import UNKNOWN
 from trilobite.base.records import dataclass
 from trilobite.ir.graph import Dense, Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Affine
 
 Array = np.ndarray[Any, Any]
@@ -152,12 +151,10 @@ class Writer:
         self.location = UNKNOWN
 
     def make(self, name: str, *inputs: Var, **attributes: Any) -> Var:
-        types = result_types(table[name], [v.type for v in inputs], attributes)
-        out = tuple(map(Var, types))
-        made = Equation(table[name], inputs, attributes, out, self.location)
+        made = Equation.of(name, inputs, attributes, self.location)
         self.equations.append(made)
-        self.makers[out[0]] = made
-        return out[0]
+        self.makers[made.outputs[0]] = made
+        return made.outputs[0]
 
     def copied(self, e: Equation, inputs: tuple[Var, ...]) -> None:
         same = inputs == e.inputs

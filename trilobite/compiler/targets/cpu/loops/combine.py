@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from trilobite.base.dtypes import DType, accumulator, bool_, is_unsigned
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
 from trilobite.ir.primitives.common import integer_range
 from trilobite.ir.primitives.reduction import highest, lowest
 from trilobite.ir.types import TensorType
@@ -17,16 +18,17 @@ from trilobite.ir.types import TensorType
 @lru_cache(maxsize=256)
 def scalar_graph(primitive: str, dtype: DType, number: int = 2) -> Graph:
     """One elementwise primitive over scalars of a dtype."""
-    inputs = tuple(Var(TensorType((), dtype)) for _ in range(number))
-    p = table[primitive]
-    (out,) = (Var(t) for t in result_types(p, [v.type for v in inputs], {}))
-    return Graph(inputs, [Equation(p, inputs, {}, (out,))], (out,), primitive)
+    return _graph_of(primitive, [dtype] * number, {})
 
 
 @lru_cache(maxsize=256)
 def cast_graph(source: DType, dtype: DType) -> Graph:
-    x, out = Var(TensorType((), source)), Var(TensorType((), dtype))
-    return Graph((x,), [Equation(table["cast"], (x,), {"dtype": dtype}, (out,))], (out,), "cast")
+    return _graph_of("cast", [source], {"dtype": dtype})
+
+
+def _graph_of(primitive: str, dtypes: Sequence[DType], attributes: Mapping[str, Any]) -> Graph:
+    e = Equation.of(primitive, [Var(TensorType((), dtype)) for dtype in dtypes], attributes)
+    return Graph(e.inputs, [e], e.outputs, primitive)
 
 
 def identity(combine: str, dtype: DType) -> int | float | bool:

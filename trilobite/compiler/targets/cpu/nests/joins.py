@@ -10,7 +10,6 @@ from collections.abc import Container
 
 from trilobite.compiler.targets.cpu.nests.groups import size
 from trilobite.ir.graph import Equation, Var
-from trilobite.ir.primitive import result_types
 
 KERNELS = 8  # of a join: copies of equal shapes are one
 NEIGHBOURS = 4  # operands that make one piece where there would be more kernels to compile
@@ -32,7 +31,6 @@ def pieces(e: Equation, in_memory: Container[Var]) -> list[tuple[Var, Equation |
     out: list[tuple[Var, Equation | None]] = []
     for k in range(0, len(e.inputs), NEIGHBOURS):
         few = e.inputs[k : k + NEIGHBOURS]
-        (type,) = result_types(e.primitive, [x.type for x in few], e.attributes)
-        piece = Var(type)
-        out.append((piece, Equation(e.primitive, few, e.attributes, (piece,), e.location)))
+        piece = Equation.of("concatenate", few, e.attributes, e.location)
+        out.append((piece.outputs[0], piece))
     return out

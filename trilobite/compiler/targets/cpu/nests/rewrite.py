@@ -13,7 +13,7 @@ from trilobite.base.dtypes import DType, bool_, int32, int64
 from trilobite.compiler.targets.cpu.loops.index import upper
 from trilobite.compiler.targets.cpu.nests.classes import ARGUMENTS, COMBINE
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 
 
 def prepared(region: Graph) -> Graph:
@@ -43,12 +43,9 @@ def _live(region: Graph) -> list[Equation]:
 def _place_of_extreme(e: Equation, out: list[Equation]) -> None:
     """The first place whose element equals the extreme (or is NaN: NaN wins): a least number of places."""
 
-    def bind(name: str, *inputs: Var, into: Var | None = None, **attributes: Any) -> Var:
-        p = table[name]
-        (t,) = result_types(p, [v.type for v in inputs], attributes)
-        v = Var(t) if into is None else into
-        out.append(Equation(p, inputs, attributes, (v,), e.location))
-        return v
+    def bind(name: str, *inputs: Var, **attributes: Any) -> Var:
+        out.append(Equation.of(name, inputs, attributes, e.location))
+        return out[-1].outputs[0]
 
     x, axis = e.inputs[0], e.attributes["axis"]
     shape = x.type.shape
@@ -62,7 +59,7 @@ def _place_of_extreme(e: Equation, out: list[Equation]) -> None:
     place = bind("iota", shape=shape, dtype=number, axis=axis)
     none = bind("full", shape=shape, dtype=number, value=2 ** (8 * number.itemsize - 1) - 1)
     first = bind("reduce_min", bind("select", hit, place, none), axes=(axis,))
-    bind("cast", first, into=e.outputs[0], dtype=int64)
+    out.append(Equation(table["cast"], (first,), {"dtype": int64}, e.outputs, e.location))
 
 
 def _below_maximum(v: Var, makers: Mapping[Var, Equation]) -> bool:

@@ -19,7 +19,7 @@ from trilobite.compiler.targets.cpu.passes.layout_axes import Order, identity, p
 from trilobite.compiler.targets.cpu.passes.layout_pixels import wide_weight
 from trilobite.compiler.targets.cpu.passes.layout_winograd import factor_of, squares_of_taps, tile_of
 from trilobite.ir.graph import Dense, Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.types import Shape
 from trilobite.native.host import Host
 
@@ -36,11 +36,8 @@ class Values:
 
     def emit(self, e: Equation, name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
         """One equation with one result, for the user's line of `e`."""
-        primitive = table[name]
-        (found,) = result_types(primitive, [v.type for v in inputs], attributes)
-        out = Var(found)
-        self.equations.append(Equation(primitive, inputs, dict(attributes), (out,), e.location))
-        return out
+        self.equations.append(Equation.of(name, inputs, dict(attributes), e.location))
+        return self.equations[-1].outputs[0]
 
     def keep(self, v: Var, order: Order, made: Var) -> None:
         self.versions.setdefault(v, {})[order] = made

@@ -24,7 +24,7 @@ from trilobite.compiler.targets.cpu.contraction.convert import widens
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_for
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES, conv_attributes, exact, moved, panel_attributes
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.types import Dim
 from trilobite.native.host import Host, features
 
@@ -104,10 +104,8 @@ class _Packer:
 
     def bytes_product(self, e: Equation, x: Var, y: Var, contract: int) -> Equation:
         def emit(name: str, inputs: tuple[Var, ...], attributes: Mapping[str, Any]) -> Var:
-            (type_,) = result_types(table[name], [v.type for v in inputs], attributes)
-            out = Var(type_)
-            self.out.append(Equation(table[name], inputs, attributes, (out,), e.location))
-            return out
+            self.out.append(Equation.of(name, inputs, attributes, e.location))
+            return self.out[-1].outputs[0]
 
         columns = int(y.type.shape[1 - contract])
         how = panel_attributes(self.host, x.type.dtype, columns, transposed=contract == 0)
@@ -158,9 +156,8 @@ class _Packer:
         """A weight in another form, made once however many products read it."""
         key = (name, source, tuple(sorted(attributes.items())))
         if key not in self.packed:
-            (type_,) = result_types(table[name], [source.type], attributes)
-            self.packed[key] = Var(type_)
-            self.out.append(Equation(table[name], (source,), attributes, (self.packed[key],), near.location))
+            self.out.append(Equation.of(name, (source,), attributes, near.location))
+            (self.packed[key],) = self.out[-1].outputs
         return self.packed[key]
 
 

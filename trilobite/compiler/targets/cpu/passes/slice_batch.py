@@ -20,7 +20,7 @@ from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.primitive import result_types, table
+from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine, TensorType, size_of
 
 _LAYERS = frozenset(
@@ -227,7 +227,8 @@ class _Loop:
     def equations(self) -> list[Equation]:
         for e in self.chosen:
             self._copy(e, len(_images(e, self.levels.size) or ()))
-        cut = [self._moved(v, self._stacked(v), self.chosen[0]) for v in self.slices]
+        near, shapes = self.chosen[0].location, {v: self._stacked(v).shape for v in self.slices}
+        cut = [Equation.of("reshape", (v,), {"shape": shape}, near) for v, shape in shapes.items()]
         given = [self.inside[v] for v in self.part.results]
         inner = [*self.consts.values(), *self.slices.values()]
         outer = [*self.consts, *(e.outputs[0] for e in cut)]
@@ -247,10 +248,6 @@ class _Loop:
     def _stacked(self, v: Var) -> TensorType:
         return TensorType((self.rounds, self.part.images, *v.type.shape[1:]), v.type.dtype)
 
-    @staticmethod
-    def _moved(v: Var, to: TensorType, near: Equation) -> Equation:
-        return Equation(table["reshape"], (v,), {"shape": to.shape}, (Var(to),), near.location)
-
     def _copy(self, e: Equation, images: int) -> None:
         """An equation on a slice; so many of its operands are images."""
         inputs = [
@@ -260,9 +257,9 @@ class _Loop:
         attributes = dict(e.attributes)
         if "shape" in attributes:
             attributes["shape"] = (self.part.images, *attributes["shape"][1:])
-        made = tuple(map(Var, result_types(e.primitive, [v.type for v in inputs], attributes)))
-        self.body.append(Equation(e.primitive, tuple(inputs), attributes, made, e.location))
-        self.inside.update(zip(e.outputs, made, strict=True))
+        made = Equation.of(e.primitive.name, inputs, attributes, e.location)
+        self.body.append(made)
+        self.inside.update(zip(e.outputs, made.outputs, strict=True))
 
     def _slice(self, v: Var) -> Var:
         if v not in self.inside:
