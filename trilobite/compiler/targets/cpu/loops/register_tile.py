@@ -8,7 +8,6 @@ element adds its products in the order of `k`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from trilobite.base.dtypes import DType, float32, float64, int32, int64
@@ -47,6 +46,13 @@ class _Product:
     @property
     def vectors(self) -> int:
         return size_of(self.j) // self.lanes
+
+    @property
+    def filled(self) -> tuple[Loop, ...]:
+        return self.i, self.j
+
+    def emit(self, scope: Scope) -> None:
+        _tile(scope, self)
 
 
 def size_of(node: Loop) -> int:
@@ -91,30 +97,6 @@ def _checked(p: _Product) -> _Product | str:
     if rows * p.vectors > MOST:
         return f"{rows} x {p.vectors} vectors are more than {MOST} registers"
     return p
-
-
-def refuses(nest: Nest, node: Loop) -> str | None:
-    found = matched(nest, node)
-    return found if isinstance(found, str) else None
-
-
-def emit(scope: Scope, node: Loop, plainly: Callable[[tuple[Node, ...]], None]) -> None:
-    found = matched(scope.nest, node)
-    assert isinstance(found, _Product)
-    t = scope.text
-    whole = t.constant("i1", 1)
-    for each in (found.i, found.j):
-        whole = t.and_(whole, t.icmp("eq", scope.extent(each), size_of(each)))
-
-    def tile() -> None:
-        with scope.entered({}):
-            _tile(scope, found)
-
-    def rest() -> None:
-        with scope.entered({}):
-            plainly((node,))
-
-    t.either(whole, tile, rest)
 
 
 def _tile(scope: Scope, p: _Product) -> None:
