@@ -18,6 +18,7 @@ A primitive that lacks a rule holds `Absent(why)` in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
@@ -233,6 +234,11 @@ table = Table()
 
 def types_of(values: Sequence[Value]) -> list[TensorType]:
     return [type_of(v) for v in values]
+
+
+_LATE = Absent("a target's passes make it, after derivatives and batching")
+TargetPrimitive = partial(Primitive, jvp=_LATE, vjp=_LATE, batch=_LATE)
+"""What only the passes of a target make."""
 
 
 def result_types(

@@ -14,12 +14,11 @@ import numpy as np
 from trilobite.base.dtypes import DType, float32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitive import Primitive, TargetPrimitive
 from trilobite.ir.primitives.common import count, integer_range
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "made after derivatives and batching"
 
 
 def _type(name: str, of_integers: bool) -> Any:
@@ -57,9 +56,9 @@ def _to_grid(x: Array, scale: Array, zero_point: Array, dtype: DType) -> Array:
 
 
 def _primitive(name: str, evaluate: Any, of_integers: bool, doc: str) -> Primitive:
-    return Primitive(
+    return TargetPrimitive(
         name, "x scale zero_point", type=_type(name, of_integers), evaluate=array_rule(evaluate),
-        jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(4 * o[0].size),
+        cost=lambda i, o, a: count(4 * o[0].size),
         doc=doc,
     )  # fmt: skip
 
@@ -85,9 +84,8 @@ def _join(
     return _held(np.rint(steps) + zero, np.asarray(zero), dtype)
 
 
-join = Primitive(
-    "join", "a b", type=_join_type, evaluate=array_rule(_join), jvp=Absent(_WHY), vjp=Absent(_WHY),
-    batch=Absent(_WHY), cost=lambda i, o, a: count(5 * o[0].size),
+join = TargetPrimitive(
+    "join", "a b", type=_join_type, evaluate=array_rule(_join), cost=lambda i, o, a: count(5 * o[0].size),
     doc="a + (b - b_zero) * b_scale, rectified if asked, times out_scale, rounded to integers, plus out_zero",
 )  # fmt: skip
 rescale = _primitive(

@@ -25,14 +25,13 @@ from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.compiler.targets.cpu.primitives.conv_last import channels_first, channels_last, surrounded
 from trilobite.ir.graph import Equation
-from trilobite.ir.primitive import Absent, Primitive, table
+from trilobite.ir.primitive import TargetPrimitive, table
 from trilobite.ir.primitives import conv as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import TensorType, size_of
 
 Array = np.ndarray[Any, Any]
-_WHY = "forms of a target are made after derivatives and batching"
 HEADER = 32
 """Words before the first panel."""
 ONES = 0x00010001
@@ -166,15 +165,14 @@ def _conv(
     return np.ascontiguousarray(np.moveaxis(found, 1, -1)).astype(dtype)
 
 
-conv_integer_panels: Primitive = Primitive(
+conv_integer_panels = TargetPrimitive(
     "conv_integer_panels", "w", type=_panels_type, evaluate=array_rule(_panels),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: elements(o),
+    cost=lambda i, o, a: elements(o),
     doc="an 8-bit weight (K, C/groups, *kernel) as words of four bytes or two 16-bit numbers, in panels",
 )  # fmt: skip
 
-conv_integer: Primitive = Primitive(
+conv_integer = TargetPrimitive(
     "conv_integer", "x w", type=_conv_type, evaluate=array_rule(_conv),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: (
         2.0 * count(o[0].size) * count(i[0].shape[-1]) * count(size_of(a["kernel"])) / a["groups"]
     ),

@@ -29,13 +29,12 @@ from trilobite.compiler.targets.cpu.primitives.conv_integer import (
 )
 from trilobite.compiler.targets.cpu.primitives.conv_last import surrounded
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import under_tiles
-from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitive import TargetPrimitive
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "forms of a target are made after derivatives and batching"
 Matrix = tuple[tuple[int, ...], ...]
 
 
@@ -201,15 +200,14 @@ def _tiles(
     return np.ascontiguousarray(y[:, : out[0], : out[1]]).astype(dtype)
 
 
-conv_integer_points: Primitive = Primitive(
+conv_integer_points = TargetPrimitive(
     "conv_integer_points", "w", type=_points_type, evaluate=array_rule(_points),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: 4 * elements(o),
+    cost=lambda i, o, a: 4 * elements(o),
     doc="an 8-bit weight (K, C, 3, 3) at the points of its tiles, 16-bit numbers in panels",
 )  # fmt: skip
 
-conv_integer_tiles: Primitive = Primitive(
+conv_integer_tiles = TargetPrimitive(
     "conv_integer_tiles", "x w", type=_tiles_type, evaluate=array_rule(_tiles),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: (
         2.0 * count(o[0].size) / a["tile"] ** 2 * _whole(a["tile"]).points * count(i[0].shape[-1])
     ),

@@ -17,14 +17,13 @@ import numpy as np
 from trilobite.base.blas import one_thread
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive, table
+from trilobite.ir.primitive import TargetPrimitive, table
 from trilobite.ir.primitives import conv as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import Dim, Shape, TensorType, size_of
 
 Array = np.ndarray[Any, Any]
-_WHY = "channels-last forms are made after derivatives and batching"
 
 
 # -- shapes ------------------------------------------------------------------------------------------------
@@ -158,29 +157,26 @@ def _kernel(w: TensorType, rank: int) -> Shape:
     return w.shape[:-2] if w.ndim == rank + 2 else w.shape[2:-2]
 
 
-conv_panels: Primitive = Primitive(
+conv_panels = TargetPrimitive(
     "conv_panels", "w", type=_panels_type, evaluate=array_rule(_panels),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: elements(o),
+    cost=lambda i, o, a: elements(o),
     doc="a weight (K, C/groups, *kernel) as (groups, panels, *kernel, depth, lanes), filled up with zeros",
 )  # fmt: skip
 
-conv_last: Primitive = Primitive(
+conv_last = TargetPrimitive(
     "conv_last", "x w", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(o[0], i[0].shape[-1], _kernel(i[1], i[0].ndim - 2)) / a["groups"],
     doc="conv of x[N, *space, C] to [N, *out, K]; w[*kernel, C/groups, K] or in panels",
 )  # fmt: skip
 
-conv_last_input_grad: Primitive = Primitive(
+conv_last_input_grad = TargetPrimitive(
     "conv_last_input_grad", "y w", type=_input_grad_type, evaluate=one_thread(array_rule(_input_grad)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(i[0], o[0].shape[-1], _kernel(i[1], i[0].ndim - 2)) / a["groups"],
     doc="conv_input_grad of y[N, *out, K] to x[N, *space, C]; w[*kernel, C/groups, K] or panels of channels",
 )  # fmt: skip
 
-conv_last_weight_grad: Primitive = Primitive(
+conv_last_weight_grad = TargetPrimitive(
     "conv_last_weight_grad", "x y", type=_weight_grad_type, evaluate=one_thread(array_rule(_weight_grad)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(i[1], i[0].shape[-1], a["kernel"]) / a["groups"],
     doc="conv_weight_grad of x[N, *space, C] and y[N, *out, K] to w[*kernel, C/groups, K]",
 )  # fmt: skip

@@ -15,14 +15,13 @@ from trilobite.base.blas import one_thread
 from trilobite.base.errors import ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.compiler.targets.cpu.primitives.packing import unpacked
-from trilobite.ir.primitive import Absent, Primitive, table
+from trilobite.ir.primitive import TargetPrimitive, table
 from trilobite.ir.primitives import conv as _first  # noqa: F401 (the meaning is its rule)
 from trilobite.ir.primitives.common import count
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import TensorType, size_of
 
 Array = np.ndarray[Any, Any]
-_WHY = "forms of a target are made after derivatives and batching"
 
 
 def _type(x: TensorType, w: TensorType, kernel: Ints, filters: int, **attrs: Any) -> TensorType:
@@ -43,9 +42,8 @@ def _conv(x: Array, w: Array, kernel: Ints, filters: int, **attrs: Any) -> Array
     return found
 
 
-conv_planes: Primitive = Primitive(
+conv_planes = TargetPrimitive(
     "conv_planes", "x w", type=_type, evaluate=one_thread(array_rule(_conv)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: 2.0 * count(o[0].size) * count(i[1].shape[1]),
     doc="conv of x[N, C, *space] to [N, K, *out]; w is the value of gemm_pack of the matrix (K, C * taps)",
 )  # fmt: skip

@@ -23,13 +23,12 @@ from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import DType
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitive import TargetPrimitive
 from trilobite.ir.primitives.common import count
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "channels-last forms are made after derivatives and batching"
 
 
 class Transform(NamedTuple):
@@ -161,9 +160,8 @@ def _flops(y: TensorType, tile: int, depth: float) -> float:
     return 2.0 * count(y.size) / tile**2 * points * depth
 
 
-conv_winograd: Primitive = Primitive(
+conv_winograd = TargetPrimitive(
     "conv_winograd", "x w", type=_conv_type, evaluate=one_thread(array_rule(_conv)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(o[0], a["tile"], count(i[1].shape[4])),
     doc="convolution of stride 1 of x[N, H, W, C] by tiles; w is the value of conv_panels, 3x3 for factor 1",
 )  # fmt: skip
@@ -196,9 +194,8 @@ def _grad(x: Array, y: Array, tile: int, low: Ints, high: Ints, dtype: DType) ->
     return np.ascontiguousarray(np.einsum("ar,abck,bs->rsck", g, u, g).astype(dtype))
 
 
-conv_winograd_weight_grad: Primitive = Primitive(
+conv_winograd_weight_grad = TargetPrimitive(
     "conv_winograd_weight_grad", "x y", type=_grad_type, evaluate=one_thread(array_rule(_grad)),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: _flops(i[1], a["tile"], count(i[0].shape[-1])),
     doc="the gradient of a 3x3 weight of stride 1 by tiles: x[N, H, W, C] and y[N, *out, K] to w[3, 3, C, K]",
 )  # fmt: skip

@@ -15,14 +15,13 @@ from trilobite.base.dtypes import ALL, DType, bool_, int4, uint4, uint8
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule
 from trilobite.compiler.targets.cpu.primitives.conv_last import from_panels
-from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitive import TargetPrimitive
 from trilobite.ir.primitives.common import count, same_types
 from trilobite.ir.primitives.dot import dot
 from trilobite.ir.primitives.quantise import dequantise
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "panels are made after derivatives and batching"
 
 
 def _panels(columns: int, width: int) -> int:
@@ -59,9 +58,9 @@ def _from_panels(panels: Array, shape: Sequence[int], contract: int, width: int)
     return unpacked(panels, shape[1 - contract], contract)
 
 
-gemm_pack: Primitive = Primitive(
+gemm_pack = TargetPrimitive(
     "gemm_pack", "y", type=_pack_type, evaluate=array_rule(_pack),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    cost=lambda i, o, a: count(o[0].size),
     doc="a matrix, contracted along axis `contract`, as (panels, K, width), filled up with zeros",
 )  # fmt: skip
 
@@ -94,9 +93,9 @@ def _dot_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs
     return 2.0 * count(outputs[0].size) * count(inputs[0].shape[-1])
 
 
-dot_packed: Primitive = Primitive(
+dot_packed = TargetPrimitive(
     "dot_packed", "x y", type=_dot_type, evaluate=array_rule(_dot),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_dot_cost,
+    cost=_dot_cost,
     doc="x[..., K] times a matrix in panels, of which `columns` are columns",
 )  # fmt: skip
 
@@ -123,9 +122,9 @@ def _nibble_pack(q: Array) -> Array:
     return out
 
 
-nibble_pack: Primitive = Primitive(
+nibble_pack = TargetPrimitive(
     "nibble_pack", "q", type=_nibble_type, evaluate=array_rule(_nibble_pack),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    cost=lambda i, o, a: count(o[0].size),
     doc="4-bit integers two to a byte, the even one in the low half; rows filled up to 16 with zeros",
 )  # fmt: skip
 
@@ -145,9 +144,9 @@ def _nibble_unpack(p: Array, columns: int, dtype: DType) -> Array:
     return np.ascontiguousarray(signed).astype(dtype)
 
 
-nibble_unpack: Primitive = Primitive(
+nibble_unpack = TargetPrimitive(
     "nibble_unpack", "p", type=_unpack_type, evaluate=array_rule(_nibble_unpack),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=lambda i, o, a: count(o[0].size),
+    cost=lambda i, o, a: count(o[0].size),
     doc="the 4-bit integers that nibble_pack made of rows of `columns`",
 )  # fmt: skip
 
@@ -182,8 +181,8 @@ def _quantised(
     return out
 
 
-dot_quantised: Primitive = Primitive(
+dot_quantised = TargetPrimitive(
     "dot_quantised", "x q scale zero_point", type=_quantised_type, evaluate=array_rule(_quantised),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_dot_cost,
+    cost=_dot_cost,
     doc="x[..., K] times dequantise(q) along its axis `contract`; with `columns`, q is what nibble_pack made",
 )  # fmt: skip

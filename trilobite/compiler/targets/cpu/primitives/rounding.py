@@ -13,13 +13,12 @@ import numpy as np
 
 from trilobite.base.dtypes import DType, bits, float32, int32
 from trilobite.base.errors import DTypeError
-from trilobite.ir.primitive import Absent, Primitive, table
+from trilobite.ir.primitive import TargetPrimitive, table
 from trilobite.ir.primitives import quantise as _first  # noqa: F401 (the meaning is its rule)
 from trilobite.ir.primitives.common import flops_per_element
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "forms of a target are made after derivatives and batching"
 EXACT = 1 << 24
 """Integers of no larger magnitude are float32 numbers."""
 
@@ -41,9 +40,9 @@ def _type(
     return found
 
 
-requantise_single: Primitive = Primitive(
+requantise_single = TargetPrimitive(
     "requantise_single", "x scale zero_point", type=_type, evaluate=table["requantise"].evaluate,
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=flops_per_element(4),
+    cost=flops_per_element(4),
     doc="requantise of int32 by scales so large that float32 is wide enough",
 )  # fmt: skip
 
@@ -62,8 +61,8 @@ def _product(x: Array, scale: Array, zero_point: Array, factor: float, rest: flo
     return found
 
 
-quantise_product: Primitive = Primitive(
+quantise_product = TargetPrimitive(
     "quantise_product", "x scale zero_point", type=_product_type, evaluate=_product,
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=flops_per_element(4),
+    cost=flops_per_element(4),
     doc="quantise by one scale, as x * factor + x * rest: see base.reciprocals.reciprocal_in_two",
 )  # fmt: skip

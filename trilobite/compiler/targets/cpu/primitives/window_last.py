@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive, table
+from trilobite.ir.primitive import Primitive, TargetPrimitive, table
 from trilobite.ir.primitives import window as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
 from trilobite.ir.types import Shape, TensorType, size_of
 
 Array = np.ndarray[Any, Any]
-_WHY = "channels-last forms are made after derivatives and batching"
 
 
 def _plane_last(t: TensorType, rank: int) -> TensorType:
@@ -62,9 +61,9 @@ def _last(name: str, operands: str, cost: Any, doc: str) -> Primitive:
         rank = _rank(attrs)
         return _out(first.evaluate(*(_in(v, rank) for v in values), **attrs), rank)
 
-    return Primitive(
+    return TargetPrimitive(
         f"window_last_{name}", operands, type=type_rule, evaluate=array_rule(evaluate),
-        jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=cost, doc=doc,
+        cost=cost, doc=doc,
     )  # fmt: skip
 
 
@@ -114,9 +113,8 @@ def _max_grad(x: Array, y: Array, **window: Any) -> Array:
     return found
 
 
-window_last_max_grad: Primitive = Primitive(
+window_last_max_grad = TargetPrimitive(
     "window_last_max_grad", "x y", type=_max_grad_type, evaluate=array_rule(_max_grad),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY),
     cost=lambda i, o, a: elements(i[1:]) * count(size_of(a["size"])),
     doc="y added to zeros where each window's largest element of x stands: first of equals, NaN before all",
 )  # fmt: skip
@@ -148,8 +146,8 @@ def _spread(y: Array, plane: Ints, size: Ints, stride: Ints, low: Ints, high: In
     return found
 
 
-window_last_spread: Primitive = Primitive(
+window_last_spread = TargetPrimitive(
     "window_last_spread", "y", type=_spread_type, evaluate=array_rule(_spread),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=_window_cost,
+    cost=_window_cost,
     doc="the transpose of a windowed sum: each element of the plane gets the sum of y over its windows",
 )  # fmt: skip
