@@ -9,12 +9,11 @@ import numpy as np
 from trilobite.base.dtypes import int8, uint8
 from trilobite.base.errors import DTypeError
 from trilobite.base.quiet import array_rule
-from trilobite.ir.primitive import Absent, Primitive
+from trilobite.ir.primitive import TargetPrimitive
 from trilobite.ir.primitives.common import flops_per_element
 from trilobite.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
-_WHY = "forms of a target are made after derivatives and batching"
 CODES = 256
 
 
@@ -29,8 +28,8 @@ def _evaluate(x: Array, values: Array) -> Array:
     return found
 
 
-lookup: Primitive = Primitive(
+lookup = TargetPrimitive(
     "lookup", "x values", type=_type, evaluate=array_rule(_evaluate),
-    jvp=Absent(_WHY), vjp=Absent(_WHY), batch=Absent(_WHY), cost=flops_per_element(1),
+    cost=flops_per_element(1),
     doc="of every byte, the byte at its place among 256; the place of a negative one is its bits",
 )  # fmt: skip
