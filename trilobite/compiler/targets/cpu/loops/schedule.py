@@ -31,11 +31,9 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Loop,
     Micro,
     Nest,
-    Node,
     Statement,
     buffers_of,
     loops,
-    rewritten,
     statements,
     substituted,
     walk,
@@ -49,6 +47,7 @@ from trilobite.compiler.targets.cpu.loops.transform import (
     extent_of,
     fuse_pair,
     interchange_pair,
+    join_pair,
     on_loop,
     skew_loop,
     split_loop,
@@ -334,7 +333,7 @@ class Schedule:
                 "split or pad one of them so that both make the same iterations",
             )
         self._must_be_next(first, second)
-        joined = self._joined(first, second)
+        joined = join_pair(self.nest, first, second)
         producer = list(statements(substituted(first.body, {first.var: variable(second.var)})))
         consumer = list(statements(second.body))
         for d in dependences(joined):
@@ -362,16 +361,6 @@ class Schedule:
                 "a producer that stands before its consumer, in the same loop",
                 "choose loops beside each other, or join what stands between them first",
             )
-
-    def _joined(self, first: Loop, second: Loop) -> Nest:
-        body = (*substituted(first.body, {first.var: variable(second.var)}), *second.body)
-
-        def change(node: Node) -> tuple[Node, ...]:
-            if node == second:
-                return (replace(second, body=body),)
-            return () if node == first else (node,)
-
-        return replace(self.nest, body=rewritten(self.nest.body, change))
 
     # -- memory and micro-kernels --------------------------------------------------------------------------
 

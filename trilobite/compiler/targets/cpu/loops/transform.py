@@ -132,6 +132,18 @@ class _Bounds:
         return c in (1, -1) and self.var not in rest.variables
 
 
+def join_pair(nest: Nest, first: Loop, second: Loop) -> Nest:
+    """The nest with two loops of equal extents beside each other as one, named as the second."""
+    body = (*substituted(first.body, {first.var: variable(second.var)}), *second.body)
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if node == second:
+            return (replace(second, body=body),)
+        return () if node == first else (node,)
+
+    return replace(nest, body=rewritten(nest.body, change))
+
+
 def skew_loop(node: Loop, by: Loop, factor: int) -> Loop | None:
     """A loop whose iterations begin `factor` later with each iteration of another; None where that has no
     fixed end.
