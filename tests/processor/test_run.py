@@ -13,7 +13,7 @@ import pytest
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.device import Device
 from trilobite.processor.machine import load_machine
-from trilobite.processor.sim.energy import MAC_PJ, NODE_EXPONENT, bank_pj_per_byte
+from trilobite.processor.sim.energy import MACS, NODE_EXPONENT, bank_pj_per_byte
 from trilobite.processor.tools.profile import chrome_trace, stalls_csv, summary_json
 
 MATMUL = """
@@ -49,7 +49,7 @@ def test_energy_is_actions_times_cost() -> None:
     run, _ = matmul("dlp-s")
     scale = (16 / 45) ** NODE_EXPONENT
     joules = run.energy.joules
-    assert joules["matrix"] == pytest.approx(30 * 50 * 70 * MAC_PJ["fp32"] * scale * 1e-12)
+    assert joules["matrix"] == pytest.approx(30 * 50 * 70 * MACS["fp32"].picojoules * scale * 1e-12)
     nram = 4 * (30 * 70 * 2 + 30 * 50 * 2)
     assert joules["nram"] == pytest.approx(nram * bank_pj_per_byte(run.machine.core.nram) * scale * 1e-12)
     assert joules["dram"] == pytest.approx(

@@ -16,14 +16,14 @@ from trilobite.processor.isa.formats import U8
 from trilobite.processor.isa.row import Region
 from trilobite.processor.machine import Machine, load_machine
 from trilobite.processor.machine.description import Noc
-from trilobite.processor.sim.record import TensorRecord
+from trilobite.processor.sim.record import TensorRecord, Trace
 from trilobite.processor.sim.timing import array_model
 from trilobite.processor.sim.timing.arrays import output_stationary, product_cycles, weight_stationary
 from trilobite.processor.sim.timing.cost import cost_of
 from trilobite.processor.sim.timing.dram import dram_bytes
 from trilobite.processor.sim.timing.native import replay
 from trilobite.processor.sim.timing.ranges import overlap
-from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline, unit_cycles
+from trilobite.processor.sim.timing.roofline import gemm_candidates, roofline
 from trilobite.processor.sim.timing.stalls import critical_path, stall_table
 from trilobite.processor.tools.critical import critical_path as stretches
 
@@ -55,6 +55,21 @@ def test_output_stationary_is_the_per_cycle_array(rows, cols, m, n, k, seed) -> 
     run = array_model.output_stationary(a, b, rows, cols)
     assert (run.product == a @ b).all()
     assert run.last_cycle == output_stationary(rows, cols, k, -(-m // rows) * -(-n // cols))
+
+
+def unit_cycles(machine: Machine, trace: Trace) -> dict[str, int]:
+    """Busy cycles per queue, the largest over the cores: a bound that no overlap can beat."""
+    largest: dict[str, int] = {}
+    for core in trace.cores:
+        busy: dict[str, int] = {}
+        for record in core.records:
+            if isinstance(record, TensorRecord):
+                busy[record.queue] = (
+                    busy.get(record.queue, 0) + cost_of(machine, record, core.cluster).interval
+                )
+        for queue, cycles in busy.items():
+            largest[queue] = max(largest.get(queue, 0), cycles)
+    return largest
 
 
 def test_closed_forms_of_the_design() -> None:

@@ -16,13 +16,20 @@ from tests.compiler.loops.regions import Region, fusion_of, made, normalised, re
 from tests.compiler.loops.test_movement import MOVES, PLACES
 from trilobite.base.errors import DTypeError
 from trilobite.compiler.program.kernels import Operand
-from trilobite.compiler.targets.cpu.loops.emit_c import emit_c
+from trilobite.compiler.targets.cpu.loops.c_scalars import PRELUDE
+from trilobite.compiler.targets.cpu.loops.emit_c import c_function
+from trilobite.compiler.targets.cpu.loops.ir import Nest
 from trilobite.compiler.targets.cpu.nests.lower import lower, nests_of
 from trilobite.ir.graph import Graph
 from trilobite.ir.types import dim
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler here")
+
+
+def emit_c(nest: Nest) -> str:
+    """A nest as a file of its own."""
+    return f"{PRELUDE}\n{c_function(nest)}"
 
 
 def run_c(region: Graph, values: Any, folder: Path, sizes: Any = None) -> list[Any]:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 import trilobite as tb
+from tests.compiler.tuning.by_lot import draw_at_random
 from tests.compiler.tuning.subjects import executable
 from trilobite.compiler.targets.cpu.tuning.measure import Subject
 from trilobite.compiler.targets.cpu.tuning.model import analytic, features
-from trilobite.compiler.targets.cpu.tuning.search import Budget, draw_at_random, search
+from trilobite.compiler.targets.cpu.tuning.search import Budget, search
 from trilobite.compiler.targets.cpu.tuning.spaces import SPACES, Space
 from trilobite.native import host
 from trilobite.native.pool import set_threads

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.compiler.tuning.by_lot import draw_at_random
 from trilobite.compiler.targets.cpu.tuning import model
 from trilobite.compiler.targets.cpu.tuning import search as search_module
 from trilobite.compiler.targets.cpu.tuning.model import Boosted, analytic, features, terms
-from trilobite.compiler.targets.cpu.tuning.search import Budget, Found, draw_at_random, search
+from trilobite.compiler.targets.cpu.tuning.search import Budget, Found, search
 from trilobite.compiler.targets.cpu.tuning.spaces import SPACES
 from trilobite.native.host import AARCH64, SSE2
 from trilobite.native.host import features as this_machine

@@ -31,7 +31,6 @@ from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarReco
 
 MASK = (1 << 64) - 1
 Kernel = Callable[..., Any]
-Special = dict[str, int]
 Regions = tuple[Region, ...]
 Handlers = Mapping[str, Callable[["Core", "Prepared"], None]]
 

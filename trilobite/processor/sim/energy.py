@@ -51,7 +51,6 @@ LANE_BYTE = Entry(0.9 / 4, "default: an fp32 addition a four-byte lane; more pas
 SCALAR = Entry(20.0, "default: fetch, decode and a 64-bit operation")
 DRAM_BYTE = Entry(1300.0 / 8)  # the lower end of the published range
 SRAM_POINTS = ((8, 10.0), (32, 20.0), (1024, 100.0))  # KiB, pJ a 64-bit access; published
-MAC_PJ = {name: entry.picojoules for name, entry in MACS.items()}
 
 
 def energy_table(machine: Machine) -> list[tuple[str, float, str]]:

@@ -21,7 +21,6 @@ from trilobite.processor.sim.timing.cost import (
     DRAM_SPACES,
     MATRIX_UNIT,
     VECTOR_UNIT,
-    cost_of,
     useful_macs,
 )
 from trilobite.processor.sim.timing.foresight import cache_misses
@@ -108,21 +107,6 @@ def at_peak(machine: Machine, record: TensorRecord) -> tuple[str, float]:
 def dram_traffic(record: TensorRecord) -> int:
     """Bytes asked of DRAM, before granules."""
     return sum(r.bytes for r in (*record.reads, *record.writes) if split(r.address)[0] in DRAM_SPACES)
-
-
-def unit_cycles(machine: Machine, trace: Trace) -> dict[str, int]:
-    """Busy cycles per queue, the largest over the cores: a bound that no overlap can beat."""
-    largest: dict[str, int] = {}
-    for core in trace.cores:
-        busy: dict[str, int] = {}
-        for record in core.records:
-            if isinstance(record, TensorRecord):
-                busy[record.queue] = (
-                    busy.get(record.queue, 0) + cost_of(machine, record, core.cluster).interval
-                )
-        for queue, cycles in busy.items():
-            largest[queue] = max(largest.get(queue, 0), cycles)
-    return largest
 
 
 def gemm_candidates(

@@ -33,11 +33,6 @@ from trilobite.ir.graph import Var
 from trilobite.ir.types import Affine, Dim, Symbol
 
 
-def emit_c(nest: Nest) -> str:
-    """The C text of a nest: a file of its own."""
-    return f"/* {nest.name} */\n{c.PRELUDE}\n{c_function(nest)}"
-
-
 def c_function(nest: Nest, name: str = "entry") -> str:
     """The function alone; a file around it needs `c_scalars.PRELUDE`."""
     return _Function(nest, name).text()

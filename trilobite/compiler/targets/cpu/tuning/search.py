@@ -3,7 +3,7 @@
 Enters: a space, a function that measures, models. Leaves: all that was measured, best first. The default and
 what the written model likes best come first. Then generations: children of the best so far, mutated and
 crossed, and some newcomers; the learned model, fitted to everything measured, says which of them are worth a
-measurement. `draw_at_random` is what it has to beat.
+measurement. It has to beat as many trials by lot.
 """
 
 from __future__ import annotations
@@ -123,17 +123,3 @@ def _learned(found: Found, describe: Callable[[Parameters], list[float]]) -> Boo
 def _table(rows: Sequence[Sequence[float]]) -> Features:
     out: np.ndarray[Any, np.dtype[np.float64]] = np.array(rows, np.float64)
     return out
-
-
-def draw_at_random(
-    space: Space, default: Parameters, measure: Measure, budget: Budget, rng: np.random.Generator
-) -> Found:
-    """As many different parameters by lot, after the default."""
-    found, until = Found([(default, measure(default))]), budget.until()
-    everything = list(space)
-    for i in rng.permutation(len(everything)):
-        if len(found.trials) >= budget.trials or time.perf_counter() > until:
-            break
-        if tuple(everything[i].values()) not in found.seen():
-            found.trials.append((everything[i], measure(everything[i])))
-    return found
