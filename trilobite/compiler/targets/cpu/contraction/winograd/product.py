@@ -4,8 +4,9 @@ Enters: dtypes, the tile, an epilogue. Leaves: one text for every size. A unit i
 block of tiles. Block by block of depth it makes the points of the panel, U = G w G', in scratch that stays in
 a core's cache, and adds the products of V[point, tile, C] with them; then each tile goes back from its points
 to its outputs and through the epilogue. Neither U nor the sums ever lie in memory as a whole: that would be
-four times the weight, read from far away. Where the points of all panels fit the scratch of one, a unit is a
-block of tiles alone, and makes V of its tiles there, too: what one core writes no other reads.
+four times the weight, read from far away. Where there are blocks enough, a unit is a block of tiles with all
+panels, and makes V of its tiles in scratch, too: what one core writes no other reads. Points of the weight
+that fit there as a whole are made once for all units of a thread.
 """
 
 from __future__ import annotations
@@ -82,13 +83,14 @@ class Room:
 
 
 class Product:
-    """Emits one kernel. `turned`: taps back to front."""
+    """Emits one kernel. `turned`: taps back to front. `keeps`: all points of the weight from unit to unit."""
 
     def __init__(
         self, host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue,
-        words: ProductWords[Form],
+        words: ProductWords[Form], keeps: bool,
     ) -> None:  # fmt: skip
         self.t, self.tiling, self.tile, self.turned = Text(host), tiling, tile, turned
+        self.keeps = keeps
         self.w: ProductWords[Value] = read(self.t, words)
         self.room = Room(tiling, tile)
         self.side = len(TRANSFORMS[tile].source)
@@ -128,7 +130,9 @@ class Product:
             unit.next(panel, number)
 
     def _units_with_source(self) -> None:
-        """A unit is a block of tiles. The first makes the points of all panels, one behind the other."""
+        """A unit is a block of tiles. Points of panels that are kept lie one behind the other, and the first
+        unit makes them.
+        """
         t, w = self.t, self.w
         assert w.source is not None
         source = Source(t, self.tiling, self.tile, w.source)
@@ -140,10 +144,13 @@ class Product:
             with t.loop(0, count, name="tile") as tile:
                 source.emit(t.add(t.add(block.first, w.tile), tile.index), v, tile.index)
             self._fill(block, v, t.constant("i64", 0))
-            made = t.icmp("ne", unit.index, t.begin)
+            wanted, points = yes, self.points
+            if self.keeps:
+                wanted = t.xor(t.icmp("ne", unit.index, t.begin), yes)
             with t.loop(0, panels, name="panel") as panel:
-                points = t.address(self.points, t.mul(panel.index, t.mul(w.depth, self.room.line)))
-                self._panel(block, panel.index, t.xor(made, yes), points)
+                if self.keeps:
+                    points = t.address(self.points, t.mul(panel.index, t.mul(w.depth, self.room.line)))
+                self._panel(block, panel.index, wanted, points)
                 self._finish(block, panel.index)
 
     def _block(self, number: Value) -> Block:

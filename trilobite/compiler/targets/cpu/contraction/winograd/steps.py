@@ -45,6 +45,7 @@ from trilobite.ir.types import Dim
 from trilobite.native.host import Host
 
 _CHUNK_BYTES = 4 << 20  # of points before and after the products of a chunk
+_OWN_BYTES = 16 << 20  # of points that a unit makes for itself: what two cores share is slow
 _ALONE = 36  # tiles of a unit that makes their points: those and the sums fill a quarter of a cache each
 LEAST_TILES = 48  # so that products have rows enough for each pass over the weight
 # Points lie `count + 1` rows apart: a whole number of pages would put all points of a tile in one cache set.
@@ -61,10 +62,10 @@ def lower_winograd(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], hos
     constants = (np.zeros(max(found.p.channels, 1), x.dtype), *found.tables, points_table(kept, tile))
     why = f"tiles of {tile}x{tile} outputs by {points} products instead of {9 * tile * tile}"
     panels = -(-found.p.columns // kept.columns)
-    if depth * panels <= DEPTH:
+    each, v = points * kept.size * depth, Operand("temporary", 0)
+    if depth * panels <= DEPTH or (total > BLOCK and BLOCK * each <= _OWN_BYTES):
         steps = (found.product(None, 0, total),) if total and depth and panels else ()
         return Lowering(steps, (), constants, why=why)
-    each, v = points * kept.size * depth, Operand("temporary", 0)
     pieces = chunks(total, _CHUNK_BYTES, each, LEAST_TILES)
     both = ((found.source(v, *piece), found.product(v, *piece)) for piece in pieces)
     return Lowering(tuple(chain(*both)), (most(pieces) * each,), constants, why=why)
@@ -100,7 +101,11 @@ class _Steps:
         """From the points of some tiles to their results. Without such (None) each unit makes them."""
         e, p, kept, alone = self.e, self.p, self.kept, v is None
         height, across = (int(n) for n in e.outputs[0].type.shape[1:3])
-        room, (blocks, block) = Room(kept, self.tile), _blocks(count, _ALONE if alone else BLOCK)
+        keeps = alone and p.depth * -(-p.columns // kept.columns) <= DEPTH
+        room, (blocks, block) = Room(kept, self.tile), _blocks(count, _ALONE if keeps else BLOCK)
+        if alone and not keeps:
+            block += block & 1  # points lie an odd number of rows apart, in many cache sets
+            blocks = -(-count // block)
         words: ProductWords[Content] = ProductWords(
             v, self.w, Operand("constant", 3), epilogue_words(self.epilogue), tile=first,
             tiles=(block if alone else count) + 1, count=count,
@@ -110,7 +115,7 @@ class _Steps:
             source=self._source_words(None, first, block) if alone else None,
         )  # fmt: skip
         turned = e.attributes["transposed"]
-        text = _product_text(self.host, kept, self.tile, turned, self.epilogue, forms(words))
+        text = _product_text(self.host, kept, self.tile, turned, self.epilogue, forms(words), keeps)
         scratch = room.end + room.of_source(block, p.depth * kept.size) * alone
         kernel = NativeKernel("winograd" if alone else "winograd_product", text, scratch=scratch)
         units = blocks if alone else blocks * -(-p.columns // kept.columns)
@@ -229,6 +234,7 @@ _source_text = lru_cache(maxsize=16)(source_text)
 
 @lru_cache(maxsize=64)
 def _product_text(
-    host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, words: ProductWords[Form]
-) -> str:
-    return Product(host, tiling, tile, turned, epilogue, words).text()
+    host: Host, tiling: Tiling, tile: int, turned: bool, epilogue: Epilogue, words: ProductWords[Form],
+    keeps: bool,
+) -> str:  # fmt: skip
+    return Product(host, tiling, tile, turned, epilogue, words, keeps).text()
