@@ -205,6 +205,38 @@ def test_attention_has_the_same_bits(dtype: str, masked: bool, widths: Any) -> N
 # -- on any machine ----------------------------------------------------------------------------------------
 
 
+FUNCTIONS: dict[str, Any] = {
+    "exp": tb.exp, "log1p": lambda x: tb.log1p(tb.abs(x)), "tanh": tb.tanh, "sin": tb.sin, "erf": tb.erf,
+    "sigmoid": tb.sigmoid, "gelu": tb.nn.functional.gelu, "pow": lambda x: tb.abs(x) ** 1.7,
+    "atan2": lambda x: tb.atan2(x, tb.flip(x, axis=-1)), "lgamma": tb.lgamma,
+    "padded": lambda x: tb.pad(tb.exp(x), ((1, 2), (3, 1))),
+    "turned": lambda x: tb.tanh(tb.matrix_transpose(x)) + 1,
+    "strided": lambda x: tb.exp(x[:, ::3]) * x[:, :1],
+    "summed": lambda x: tb.sum(tb.exp(x), axis=-1),
+    "softmax": lambda x: tb.softmax(x, -1),
+    "mixed": lambda x: tb.exp(x).astype(tb.int32) + tb.tanh(x).astype(tb.int8),
+    "chosen": lambda x: tb.where(x > 0, tb.log(x), tb.exp(x)),
+}  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_maps_of_functions_have_the_same_bits(function: str, dtype: str, widths: Any) -> None:
+    rng = np.random.default_rng(7)
+    for shape in ((1, 1), (3, 7), (5, 16), (9, 131)):
+        x = rng.normal(0, 4, shape)
+        special = [np.nan, np.inf, -np.inf, -0.0, 1e4][: x.size]
+        x.flat[: len(special)] = special
+        found = []
+        for bytes in (32, 64):
+            widths(bytes)
+            compiled = tb.jit(FUNCTIONS[function], target="cpu")
+            found.append(compiled(tb.asarray(x).astype(getattr(tb, dtype))))
+        narrow, wide = (np.ascontiguousarray(y.numpy()) for y in found)
+        np.testing.assert_array_equal(narrow.view(np.uint8), wide.view(np.uint8))
+
+
 def test_wide_text_uses_wide_registers_and_narrow_text_none() -> None:
     graph = products.matrices(12, 64, 16)
     for host, wide in ((AVX512, True), (AVX2, False)):

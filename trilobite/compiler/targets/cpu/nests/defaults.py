@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from trilobite.base.dtypes import accumulator, bool_
+from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
 from trilobite.compiler.targets.cpu.loops.emit_values import linear
@@ -78,11 +79,22 @@ def _lanes(nest: Nest, node: Loop, host: Host) -> int:
         dtypes += [v.type.dtype for e in s.body.equations for v in e.outputs]
         dtypes += [nest.buffer(t.buffer).dtype for t in s.targets]
         width = max([width, *(accumulator(d).itemsize for d in dtypes if d != bool_)])
-    lanes = host.vector_bytes // width
+    lanes = host.tile_lanes(width) if _is_map(node) and _has_functions(node) else host.lanes(width)
     longest = extent_of(node)
     while longest is not None and lanes > 4 and upper(longest) < lanes:
         lanes //= 2
     return lanes
+
+
+def _is_map(node: Loop) -> bool:
+    """Has every lane results of its own? Then they are the same in vectors of any width."""
+    return all(t.combine is None for s in node.body if isinstance(s, Statement) for t in s.targets)
+
+
+def _has_functions(node: Loop) -> bool:
+    """Does the body compute rather than move data? Only then wider vectors are quicker."""
+    equations = [e for s in node.body if isinstance(s, Statement) for e in s.body.equations]
+    return any(e.primitive.name in FUNCTIONS for e in equations)
 
 
 def _unroll(node: Loop, lanes: int) -> int:
