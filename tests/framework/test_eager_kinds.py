@@ -161,3 +161,28 @@ def test_in_place_on_what_was_kept_is_still_refused() -> None:
         write(y)
         with pytest.raises(tb.errors.GradientError):
             out.backward()
+
+
+def test_a_view_is_copied_by_contiguous_where_its_strides_say_so() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        x = tb.zeros(tuple(int(d) for d in random.integers(1, 4, 3)))
+        y = x.permute(*(int(i) for i in random.permutation(3)))
+        y = y[tuple(slice(int(random.integers(0, 2)), None, int(random.integers(1, 3))) for _ in range(3))]
+        y = y.unsqueeze(int(random.integers(0, 4)))
+        assert (y.contiguous() is y) == y.is_contiguous()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_copies_shares_no_memory(recorded: bool) -> None:
+    x = tb.tensor(np.arange(6.0).reshape(2, 3), requires_grad=recorded)
+    for _ in range(CALLS):
+        for part in (
+            x.flip(0),
+            x.t().contiguous(),
+            x.clone(),
+            x.gather(1, tb.tensor([[0], [1]])),
+            x.double() * 1,
+        ):
+            part.detach().zero_()
+        assert x.detach().flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]

@@ -312,7 +312,7 @@ def t_property(x: Tensor) -> Tensor:
     return swapaxes(x, 0, 1)
 
 
-@tensor_op(G, methods=("flip",))
+@tensor_op(G, methods=("flip",), plan=True)
 def flip(x: Any, /, axis: Any = None, *more: Any) -> Tensor:
     """Back to front along these axes; along all of them by default. A copy, as in PyTorch; `x[::-1]` is a
     view.
@@ -385,6 +385,11 @@ def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
 @tensor_op(G)
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
+    if x._view is None:
+        return x
+    base = x._cell.value
+    if type(base) is np.ndarray and base.flags.c_contiguous and x._cell.owner is None:
+        return x if x._look(base).flags.c_contiguous else clone(x)
     return x if is_contiguous(x) else clone(x)
 
 

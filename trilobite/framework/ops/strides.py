@@ -89,7 +89,7 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return taken.movedim(a + 1, -1)  # type: ignore[no-any-return]
 
 
-@tensor_op(G)
+@tensor_op(G, view=True)
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it. A view."""
     x = handle(x)

@@ -28,6 +28,7 @@ from trilobite.framework.nn.functional.calling import run, run_many, write
 from trilobite.framework.ops.creation import filled
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.ops.reducing import axes_of, kept, norm_of
+from trilobite.framework.replayed import replayed
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -47,6 +48,8 @@ def batch_norm(
     """Normalise every channel (axis 1): in training by the batch's statistics, which move the running ones;
     else by those.
     """
+    if training and running_mean is None and running_var is None:
+        return _by_itself(input, weight, bias, eps)
     _check_channels("batch_norm", input)
     weight, bias = _scale_and_shift(input.shape[1], weight, bias)
     if not training:
@@ -57,6 +60,22 @@ def batch_norm(
                 remedy="training=True, or pass running_mean and running_var",
             )
         return run(c.batch_norm_inference, input, running_mean, running_var, weight, bias, place=1, eps=eps)
+    axes = _all_but_channels(input)
+    out, mean, var = run_many(c.batch_norm, input, weight, bias, axes=axes, places=(1,), eps=eps, stats=True)
+    _move(running_mean, running_var, mean, var, momentum, input.shape, axes)
+    return out
+
+
+@replayed
+def _by_itself(input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """By the batch's statistics, which move nothing."""
+    _check_channels("batch_norm", input)
+    weight, bias = _scale_and_shift(input.shape[1], weight, bias)
+    axes = _all_but_channels(input)
+    return run_many(c.batch_norm, input, weight, bias, axes=axes, places=(1,), eps=eps, stats=True)[0]
+
+
+def _all_but_channels(input: Tensor) -> tuple[int, ...]:
     axes = (0, *range(2, input.ndim))
     if size_of([input.shape[a] for a in axes]) == 1:
         raise ShapeError(
@@ -65,9 +84,7 @@ def batch_norm(
             expected="more than one value per channel",
             remedy="a larger batch, or module.eval()",
         )
-    out, mean, var = run_many(c.batch_norm, input, weight, bias, axes=axes, places=(1,), eps=eps, stats=True)
-    _move(running_mean, running_var, mean, var, momentum, input.shape, axes)
-    return out
+    return axes
 
 
 def _scale_and_shift(
@@ -145,6 +162,7 @@ def _check_channels(what: str, x: Tensor, least: int = 2) -> None:
         )
 
 
+@replayed
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -158,6 +176,7 @@ def layer_norm(
     return run(c.layer_norm, input, weight, bias, axes=axes, places=axes, eps=eps, stats=False)
 
 
+@replayed
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
