@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import trilobite as tb
-from trilobite.base.errors import ArgumentError, DataError, StateError, TrilobiteError
+from trilobite.base.errors import ArgumentError, DataError, ShapeError, StateError, TrilobiteError
 from trilobite.cli import COMMANDS
 from trilobite.cli import compiler as commands
 from trilobite.cli.application import application
@@ -244,3 +244,18 @@ def test_an_executable_belongs_to_its_usage() -> None:
     skipping = Usage(options=(("skip", frozenset({"cse"})),))
     usual, other = executable(graph, "cpu"), executable(graph, "cpu", skipping)
     assert usual is not other and executable(graph, "cpu") is usual
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "dlp:dlp-s"])
+def test_values_that_are_not_those_of_the_graph_are_refused(target: str) -> None:
+    made = executable(tb.make_graph(lambda x, y: x + y)(tb.ones((3, 4)), tb.ones((3, 4))), target)
+    right = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(made([right, right])[0], right + right)
+    for wrong in (
+        [right, np.ones((2, 4), np.float32)],
+        [right],
+        [right, right, right],
+        [right, np.ones((3, 4))],
+    ):
+        with pytest.raises(ShapeError):
+            made(wrong)
