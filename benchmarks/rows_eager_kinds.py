@@ -3,13 +3,12 @@
 One row for each kind of operation on small tensors, most of them recorded: what a model written for PyTorch
 calls between its large layers. The aim is twice PyTorch's time.
 
-Rows that stay above it, and why. What PyTorch answers in 0.1 to 0.4 µs (`contiguous()` of what is contiguous,
-`zero_()`) costs here one or two calls of Python functions, and so it is with `arange` and a slice that is
+Rows that stay above it, or at it, and why. What PyTorch answers in 0.1 to 0.4 µs (`zero_()`, `shape`) costs
+here one or two calls of Python functions, and so it is with `arange`, `zeros_like` and a slice that is
 assigned, whose arguments are looked at in Python. `add_` computes, copies and notes the change for the tape.
 `x ** 2` and `dot` are calls of NumPy's: the bits of its power depend on how the exponent lies in memory, and
 its product of vectors has no inner loop that is known by address. The sum of a transpose and `bmm` copy the
-view first. `erf`, `avg_pool2d`, the largest of rows and `randn` are one native call each; what is left is the
-way there.
+view first. `erf`, `avg_pool2d` and `randn` are one native call each; what is left is the way there.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Tensor(Attached):
         parent = None if self._extra is None or type(value) is not Taped else self._extra.get("parent")
         if parent is not None:  # hooks of the view that this one was taken of are on the way
             out, steps = parent._look(value), steps[len(parent._view or ()) :]
-        found = looked(out, steps) if type(out) is Taped and steps else None
+        found = looked(out, steps) if steps else None
         if found is not None:
             out = found
         else:

@@ -25,22 +25,31 @@ _ALONE = frozenset({"reshape", "transpose", "slice", "reverse"})
 """Steps through which every element of the view is one element of the tensor."""
 
 
-def looked(value: Taped, steps: Sequence[Step]) -> Value | None:
-    """What the steps show of it, or None where each of them has to be a node of its own."""
+def looked(value: Value, steps: Sequence[Step]) -> Value | None:
+    """What the steps show of an array, or of a value of the ambient tape; None where each of them has to be
+    applied by itself.
+    """
     ctx = entry.threads.context
+    if ctx.recorder is not None or ctx.watch is not None:
+        return None
+    if type(value) is _ndarray:
+        return _shown(value, steps)
+    if type(value) is not Taped:
+        return None
     tape, base = value.interpreter, value.primal
-    if tape is not ctx.ambient or ctx.recorder is not None or ctx.watch is not None:
+    if tape is not ctx.ambient or type(base) is not _ndarray or tape.level <= ctx.grad_off or tape.paused:
         return None
-    if type(base) is not _ndarray or tape.level <= ctx.grad_off or tape.paused:
-        return None
-    out = base
+    out = _shown(base, steps)
+    return None if out is None else taped(tape, out, ViewNode(steps, base, (value.node, value.index)))
+
+
+def _shown(x: np.ndarray[Any, Any], steps: Sequence[Step]) -> np.ndarray[Any, Any] | None:
+    """By NumPy itself, without the way through `bind`."""
     for primitive, attributes in steps:
         if primitive.name not in _ALONE:
             return None
-        out = primitive.evaluate.plain(out, **attributes)  # type: ignore[attr-defined]
-    if type(out) is not _ndarray:
-        out = np.asarray(out)
-    return taped(tape, out, ViewNode(steps, base, (value.node, value.index)))
+        x = primitive.evaluate.plain(x, **attributes)  # type: ignore[attr-defined]
+    return x if type(x) is _ndarray else np.asarray(x)
 
 
 class ViewNode(Node):
@@ -58,18 +67,13 @@ class ViewNode(Node):
         (ct,) = cotangents
         if not again and type(ct) is _ndarray and entry.threads.context.recorder is None:
             found = np.zeros(self.shape, self.dtype)
-            place = self._shown(found)
-            if place is found or place.base is found:
+            place = _shown(found, self.steps)
+            if place is found or (place is not None and place.base is found):
                 np.copyto(place, ct)
                 return (found,)
         blank = np.zeros(self.shape, self.dtype)  # nothing of the value itself is asked for
         _, pullback = subtape(lambda v: [self._bound(v)], [blank])
         return tuple(pullback(cotangents))
-
-    def _shown(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        for primitive, attributes in self.steps:
-            x = primitive.evaluate.plain(x, **attributes)  # type: ignore[attr-defined]
-        return x
 
     def _bound(self, x: Value) -> Value:
         for primitive, attributes in self.steps:
