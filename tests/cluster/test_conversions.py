@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trilobite.cluster.sharding.conversion import Converter, Costs
+from trilobite.cluster.sharding.micro import MicroConverter
 from trilobite.cluster.sharding.placements import Placement
 from trilobite.ir.types import TensorType
 
@@ -32,3 +33,15 @@ def test_one_that_is_split_already_is_scattered_only_in_its_units() -> None:
     assert "cluster_reduce_scatter" not in others and others[0] == "cluster_all_reduce"
     late = names(Placement(("sum", 0), (1, 1)), Placement((0, 0), (1, 1)))
     assert late[0] != "cluster_reduce_scatter"  # an inner side has split it before the outer one
+
+
+def test_micro_batches_begin_within_what_a_rank_has() -> None:
+    """Side 1 has split the rows before; micro-batches then split the columns of a rank's own rows."""
+    for at, data in (((0, 0, 0), 0), ((0, 1, 0), 1)):
+        converter = MicroConverter((2, 2, 1), at, Costs(), 1)
+        source, target = Placement((None, 0, None), (1, 1)), Placement((1, 0, None), (1, 1))
+        *_, last = converter.steps(T, source, target)
+        assert last.attributes["micros"] == ((0, 0), (0, 6)), data
+        whole = Placement((None, None, None), (1, 1))
+        *_, last = converter.steps(T, whole, Placement((0, None, None), (1, 1)))
+        assert last.attributes["micros"] == ((0, 0), (4, 0))

@@ -11,10 +11,11 @@ from tests.compiler.arrays import assert_same_bits, assert_within_rounding, inpu
 from tests.compiler.random_graphs import random_graph
 from trilobite.base.dtypes import is_float
 from trilobite.compiler.graph.bounded import bound
+from trilobite.compiler.graph.bounded.scope import Scope
 from trilobite.compiler.graph.passes.inline import inline
 from trilobite.ir.evaluate import run, sizes_of
 from trilobite.ir.graph import Graph
-from trilobite.ir.types import TensorType
+from trilobite.ir.types import Affine, Factors, Floor, Symbol, TensorType
 from trilobite.ir.verify import verify
 
 
@@ -68,3 +69,30 @@ def check(seed: int) -> None:
                 assert_within_rounding(got[i], want[i], spread[i], f"seed {seed}, result {i}")
             else:
                 assert_same_bits(got[i], want[i], f"seed {seed}, result {i}")
+
+
+SIZES = {"a": 3, "b": 5, "c": 7, "d": 2}
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "2*a+b+4", "a*b", "a*b*c", "a*b*c*d", "a*b*c+3*d", "floor(a*b*c+1, 4)", "11"]
+)
+def test_sizes_of_a_run_are_computed_from_those_of_its_inputs(text: str) -> None:
+    """Sums, products of up to four, and quotients rounded down."""
+    symbols = {name: Symbol(name, 1, 64) for name in SIZES}
+    size = {name: Affine(0, [(s, 1)]) for name, s in symbols.items()}
+
+    def product(names: str) -> Any:
+        return Affine(0, [(Symbol(names, of=Factors(tuple(symbols[n] for n in names.split("*")))), 1)])
+
+    d: Any = {
+        "a": size["a"], "2*a+b+4": Affine(4, [(symbols["a"], 2), (symbols["b"], 1)]), "a*b": product("a*b"),
+        "a*b*c": product("a*b*c"), "a*b*c*d": product("a*b*c*d"),
+        "a*b*c+3*d": Affine(0, [*product("a*b*c").terms, (symbols["d"], 3)]),
+        "floor(a*b*c+1, 4)": Affine(0, [(Symbol("q", of=Floor(Affine(1, product("a*b*c").terms), 4)), 1)]),
+        "11": 11,
+    }[text]  # fmt: skip
+    scope = Scope({size[n]: np.asarray(v, np.int64) for n, v in SIZES.items()})
+    wants = {"a": 3, "2*a+b+4": 15, "a*b": 15, "a*b*c": 105, "a*b*c*d": 210, "a*b*c+3*d": 111,
+             "floor(a*b*c+1, 4)": 26, "11": 11}  # fmt: skip
+    assert int(np.asarray(scope.live(d))) == wants[text]

@@ -203,3 +203,15 @@ def test_the_unit_reads_a_value_where_it_is_at_home() -> None:
     assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
     buffers = [line for line in made.stages["kernel"].splitlines() if "buffer @" in line and ".left" in line]
     assert len(buffers) == 1, "the second product has no tile of its left operand"
+
+
+def test_which_memory_keeps_values() -> None:
+    """A core's own for one core; those of clusters for many, if they have any."""
+    chip = load_machine("dlp-m")
+    alone, many = onchip._memory(chip, 1), onchip._memory(chip, chip.cores)
+    assert alone is not None and (alone.space, alone.clusters) == ("nram", 1)
+    assert many is not None and (many.space, many.clusters) == ("sram", 4)
+    of_one = onchip._memory(chip, chip.cores_per_cluster)
+    assert of_one is not None and (of_one.space, of_one.clusters) == ("sram", 1)
+    bare = replace(chip, memory_core=False, sram=replace(chip.sram, kib=0, reserved_kib=0))
+    assert onchip._memory(bare, bare.cores) is None and onchip._memory(bare, 1) == alone
