@@ -40,7 +40,7 @@ HIDDEN = -1e30  # a score that no key reaches
 SMALL = 1e-30  # below every sum of weights: the largest of them is 1
 ROWS = (256, 192, 160, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
 COLUMNS = (256, 128, 64, 32, 16, 8)  # keys of a block
-PASSES = 11  # of the vector unit over scores: eight are the exponential's, the last one sums or rounds
+BYTES = {float32: 4 * 11, float16: 4 * 3 + 2 * 8}  # of a score that pass the vector unit: eight times for exp
 FINALISTS = 6  # sizes of blocks that T1 is asked about
 STEP = 500  # cycles that a block of keys costs whatever its size
 
@@ -88,7 +88,7 @@ def blocks_of(a: Attention, machine: Machine, cores: int) -> tuple[int, int]:
     that T1 likes best."""
     sizes = sorted(_fitting(a, machine, True), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
     sure = sorted(_fitting(a, machine), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
-    return min(dict.fromkeys((*sizes, *sure)), key=lambda size: _timed(a, machine, cores, *size))
+    return min(dict.fromkeys((*sizes, *sure)), key=lambda size: cycles_of_blocks(a, machine, cores, *size))
 
 
 def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[tuple[int, int]]:
@@ -96,21 +96,21 @@ def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[tuple
     return [(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, shared)]
 
 
-def _timed(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> int:
+def cycles_of_blocks(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> int:
     """Cycles of the routine alone, without data; more than any where its buffers do not fit after all."""
     device = Device(machine)
     counts = a.heads * a.queries * a.width, a.heads * a.keys * a.width, a.heads * a.keys * a.values
     arrays = [device.empty((n,), a.dtype) for n in (*counts, a.heads * a.queries * a.values)]
     try:
-        return device.time(_kernel(a, rows, columns), arrays, dim=(cores, 1, 1)).cycles
+        return device.time(_kernel(a, machine, rows, columns), arrays, dim=(cores, 1, 1)).cycles
     except ScratchpadOverflow:
         return sys.maxsize
 
 
-def _kernel(a: Attention, rows: int, columns: int) -> Kernel:
+def _kernel(a: Attention, machine: Machine, rows: int, columns: int) -> Kernel:
     meta = {"heads": a.heads, "group": a.group, "queries": a.queries, "keys": a.keys, "width": a.width,
             "values": a.values, "scale": a.scale, "causal": a.causal, "rows": rows,
-            "columns": columns}  # fmt: skip
+            "columns": columns, "waits": machine.interlock != "ranges"}  # fmt: skip
     return Kernel(_of_floats if a.dtype == float32 else _of_halves, 2, meta)
 
 
@@ -120,7 +120,7 @@ def _cost(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -
     rows, columns = min(rows, a.queries), min(columns, a.keys)
     unit = product_cycles(mfu, rate, columns, rows, a.width)
     unit += product_cycles(mfu, rate, a.values, rows, columns)
-    vector = 4 * rows * (columns * PASSES + a.values) / machine.core.vfu.bytes_per_cycle
+    vector = rows * (columns * BYTES[a.dtype] + 4 * a.values) / machine.core.vfu.bytes_per_cycle
     step = max(unit, vector) + min(unit, vector) / 4 + STEP
     turns = -(-a.heads * -(-a.queries // rows) // cores)
     return float(
@@ -145,7 +145,7 @@ def lower_attention(
 ) -> LoweredGroup:
     """Adds the routine: pointers to q, k, v and the result."""
     blocks = blocks_of(a, machine, cores)
-    made = _kernel(a, *blocks).module(machine)
+    made = _kernel(a, machine, *blocks).module(machine)
     (function,) = made.functions.values()
     for buffer in made.buffers.values():
         buffer.name = f"{name}.{buffer.name}"
@@ -158,17 +158,17 @@ def lower_attention(
 def _of_floats(
     q: gm[f32], k: gm[f32], v: gm[f32], out: gm[f32],  # type: ignore[valid-type]
     *, heads: int, group: int, queries: int, keys: int, width: int, values: int, scale: float, causal: bool,
-    rows: int, columns: int,
+    rows: int, columns: int, waits: bool,
 ) -> None:  # fmt: skip
-    _all(q, k, v, out, f32, heads, group, queries, keys, width, values, scale, causal, rows, columns)
+    _all(q, k, v, out, f32, heads, group, queries, keys, width, values, scale, causal, rows, columns, waits)
 
 
 def _of_halves(
     q: gm[f16], k: gm[f16], v: gm[f16], out: gm[f16],  # type: ignore[valid-type]
     *, heads: int, group: int, queries: int, keys: int, width: int, values: int, scale: float, causal: bool,
-    rows: int, columns: int,
+    rows: int, columns: int, waits: bool,
 ) -> None:  # fmt: skip
-    _all(q, k, v, out, f16, heads, group, queries, keys, width, values, scale, causal, rows, columns)
+    _all(q, k, v, out, f16, heads, group, queries, keys, width, values, scale, causal, rows, columns, waits)
 
 
 def _all(
@@ -187,6 +187,7 @@ def _all(
     causal: Any,
     rows: Any,
     columns: Any,
+    waits: Any,
 ) -> None:
     factor = nram(rows, f32)
     fill(factor, scale)
@@ -201,7 +202,7 @@ def _all(
         from_, shared = head * queries + first, head // group * keys
         last = min(keys, first + m) if causal else keys
         result = _attend(q + from_ * width, k + shared * width, v + shared * values, kind, m, first, last,
-                         factor, ones, width, values, rows, columns, causal)  # fmt: skip
+                         factor, ones, width, values, rows, columns, causal, waits)  # fmt: skip
         turned = nram(rows * values, f32)
         arrangement.transpose(turned[: m * values].view(m, values), result[: m * values].view(values, m))
         if kind is f32:
@@ -227,36 +228,36 @@ def _attend(
     rows: Any,
     columns: Any,
     causal: Any,
+    waits: Any,
 ) -> Any:
     """[values][query] of one block of queries over the keys up to `last`."""
     held, result = wram(rows * width, kind), nram(rows * values, f32)
-    largest, total, before = nram(rows, f32), nram(rows, f32), nram(rows, f32)
+    largest, total, before, sums = nram(rows, f32), nram(rows, f32), nram(rows, f32), nram(rows, f32)
     k0, k1 = nram(columns * width, kind), nram(columns * width, kind)
     v0, v1 = nram(columns * values, kind), nram(columns * values, kind)
     s0, s1 = nram(columns * rows, f32), nram(columns * rows, f32)
     p0, p1 = wram(columns * rows, kind), wram(columns * rows, kind)
-    copy(held[: m * width], q[: m * width])
+    half = None if kind is f32 else nram(columns * rows, kind)
+    n = min(columns, last)
+    copy_async(held[: m * width], q[: m * width])
+    copy_async(k0[: n * width], k[: n * width])
     fill(result[: m * values], 0.0)
     fill(largest[:m], HIDDEN)
     fill(total[:m], 0.0)
-    n = min(columns, last)
-    copy(k0[: n * width], k[: n * width])
+    sync("io")
     _score(s0, k0, held, factor, m, n, width)
     _fetch(k1, k, columns, last, columns, width)
     turned = result[: m * values].view(values, m)
-    _weigh(0, s0, s1, p0, k0, k1, v0, k, v, kind, held, largest, total, before, m, first, last,
-           factor, width, values, rows, columns, causal)  # fmt: skip
+    _weigh(0, s0, s1, p0, k0, k1, v0, k, v, half, held, largest, total, before, sums, m, first, last,
+           factor, width, values, rows, columns, causal, waits)  # fmt: skip
     for j in range(columns, last, 2 * columns):
-        sync("io")
         _add_values(turned, v0, p0, kind, ones, total, before, m, columns, values)
-        _weigh(j, s1, s0, p1, k1, k0, v1, k, v, kind, held, largest, total, before, m, first, last,
-               factor, width, values, rows, columns, causal)  # fmt: skip
+        _weigh(j, s1, s0, p1, k1, k0, v1, k, v, half, held, largest, total, before, sums, m, first, last,
+               factor, width, values, rows, columns, causal, waits)  # fmt: skip
         if j + columns < last:
-            sync("io")
             _add_values(turned, v1, p1, kind, ones, total, before, m, columns, values)
-            _weigh(j + columns, s0, s1, p0, k0, k1, v0, k, v, kind, held, largest, total, before, m, first,
-                   last, factor, width, values, rows, columns, causal)  # fmt: skip
-    sync("io")
+            _weigh(j + columns, s0, s1, p0, k0, k1, v0, k, v, half, held, largest, total, before, sums, m,
+                   first, last, factor, width, values, rows, columns, causal, waits)  # fmt: skip
     steps = (last + columns - 1) // columns
     n = last - (steps - 1) * columns
     if steps % 2 == 1:
@@ -289,26 +290,24 @@ def _add_values(
     """What was added so far is scaled to the new maximum, and the weighted values of a block are added. Of
     rounded weights the sum is taken here, or what they are divided by would not be theirs."""
     mul(turned, turned, before[:m])
+    if kind is not f32:
+        mul(total[:m], total[:m], before[:m])
+    sync("io")
+    sync("move")
     left, right = values[: n * width].view(n, width), weights[: n * m].view(n, m)
     matmul(turned, left, right, accumulate=True, transpose_a=True)
     if kind is not f32:
-        mul(total[:m], total[:m], before[:m])
         matmul(total[:m].view(1, m), ones[:n].view(1, n), right, accumulate=True)
 
 
 def _weigh(
-    j: Any, s: Any, s_next: Any, p: Any, kb: Any, kb_next: Any, vb: Any, k: Any, v: Any, kind: Any, held: Any,
-    largest: Any, total: Any, before: Any, m: Any, first: Any, last: Any, factor: Any, width: Any,
-    values: Any, rows: Any, columns: Any, causal: Any,
+    j: Any, s: Any, s_next: Any, p: Any, kb: Any, kb_next: Any, vb: Any, k: Any, v: Any, half: Any, held: Any,
+    largest: Any, total: Any, before: Any, sums: Any, m: Any, first: Any, last: Any, factor: Any, width: Any,
+    values: Any, rows: Any, columns: Any, causal: Any, waits: Any,
 ) -> None:  # fmt: skip
-    """Scores of block j in s become weights in p, while block j + 1 is multiplied and further ones come."""
+    """Scores of block j in s become weights in p, while block j + 1 is multiplied and further ones come. The
+    vector unit begins first: it has most to do. Weights are still under way to p at the end."""
     n = min(columns, last - j)
-    sums = nram(rows, f32)
-    sync("io")
-    if j + columns < last:
-        _score(s_next, kb_next, held, factor, m, min(columns, last - j - columns), width)
-    _fetch(kb, k, j + 2 * columns, last, columns, width)
-    _fetch(vb, v, j, last, columns, values)
     block = s[: n * m].view(n, m)
     if causal:
         for row in range(max(0, first + 1 - j), n):
@@ -320,12 +319,34 @@ def _weigh(
     exp(before[:m], before[:m])
     maximum(largest[:m], largest[:m], sums[:m])
     sub(block, block, largest[:m])
-    exp(s[: n * m], s[: n * m])
-    if kind is f32:
-        copy(p[: n * m], s[: n * m])
+    if half is None:
+        exp(s[: n * m], s[: n * m])
+        _ahead(j, s_next, kb, kb_next, vb, k, v, held, m, last, factor, width, values, columns)
+        _put(p[: n * m], s[: n * m], waits)
         sum_of(sums[:m], block, axis=0)
         fma(total[:m], total[:m], before[:m], sums[:m])
-    else:
-        half = nram(columns * rows, kind)
+    else:  # below the maximum a difference x is rounded by |x| / 2048 at most, a weight by less than it has
         convert(half[: n * m], s[: n * m])
-        copy(p[: n * m], half[: n * m])
+        exp(half[: n * m], half[: n * m])
+        _ahead(j, s_next, kb, kb_next, vb, k, v, held, m, last, factor, width, values, columns)
+        _put(p[: n * m], half[: n * m], waits)
+
+
+def _put(weights: Any, source: Any, waits: Any) -> None:
+    """Where nothing orders the units the scalar core goes on; elsewhere it does so anyhow."""
+    if waits:
+        copy_async(weights, source)
+    else:
+        copy(weights, source)
+
+
+def _ahead(
+    j: Any, s: Any, kb: Any, kb_next: Any, vb: Any, k: Any, v: Any, held: Any, m: Any, last: Any, factor: Any,
+    width: Any, values: Any, columns: Any,
+) -> None:  # fmt: skip
+    """Beside the vector unit: the scores of block j + 1, the keys behind it, and the values of block j."""
+    sync("io")
+    if j + columns < last:
+        _score(s, kb_next, held, factor, m, min(columns, last - j - columns), width)
+    _fetch(kb, k, j + 2 * columns, last, columns, width)
+    _fetch(vb, v, j, last, columns, values)
