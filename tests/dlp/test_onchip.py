@@ -120,6 +120,37 @@ def test_a_single_row_is_added() -> None:
     assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
 
 
+@pytest.mark.parametrize(("machine", "shape", "kernel"), [
+    ("dlp-m", (512, 14, 14), 1), ("dlp-m", (515, 13, 9), 1), ("2x2", (520, 5, 6), 1), ("1x4", (512, 4, 7), 1),
+    ("dlp-m", (512, 7, 8), 3),
+])  # fmt: skip
+def test_places_that_lie_apart_are_given_one_by_one(
+    machine: str, shape: tuple[int, int, int], kernel: int
+) -> None:
+    """A strided window of one place: cores that share its image give each other every second place."""
+    channels, height, width = shape
+    outputs = 1024 if machine == "dlp-m" else 256
+    types = [TensorType((1, 8, height, width), dt.int8), TensorType((channels, 8, 1, 1), dt.int8),
+             TensorType((channels,), dt.float32), TensorType((outputs, channels, kernel, kernel), dt.int8),
+             TensorType((outputs,), dt.float32), TensorType((8, outputs, 1, 1), dt.int8),
+             TensorType((8,), dt.float32)]  # fmt: skip
+
+    def body(x: Any, w0: Any, s0: Any, w1: Any, s1: Any, w2: Any, s2: Any) -> tuple[Any]:
+        return (_codes(_codes(_codes(x, w0, s0, 1), w1, s1, kernel, 2), w2, s2, 1),)
+
+    rng = np.random.default_rng(sum(shape))
+    values = [
+        (rng.random(t.shape) / 2000).astype(np.float32) if t.dtype == dt.float32
+        else rng.integers(-60, 60, tuple(map(int, t.shape))).astype(np.int8) for t in types
+    ]  # fmt: skip
+    graph = record_graph(body, types, "strided")
+    made = _on(graph, MACHINES[machine])
+    made.checks = True
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+    if shape == (512, 14, 14):
+        assert "q7 n64 k512" in made.stages["mapping"] and "left through SRAM" in made.stages["mapping"]
+
+
 def test_dram_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values between the groups cost no byte of it."""
     graph, values = _block((1, 32, 14, 14), 24, 1)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trilobite.compiler.targets.dlp.network import Assembler
 
 MUCH = 1.25  # times the cycles of another mapping: more than the next group can gain
-DEPTH = 16  # groups that a call waits for before it is written: it may prefetch something for them
+DEPTH = 20  # groups that a call waits for before it is written: it may prefetch something for them
 WITH_WEIGHTS = ("conv_input_grad", "conv_weight_grad", "call")  # single equations that use WRAM
 Prefetches = tuple[tuple[Early, "Call"], ...]
 

@@ -43,7 +43,7 @@ from trilobite.processor.lang.ir import KernelModule, Value
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
-SMALL = 1 << 20  # bytes of a weight that is kept beside the packed ones even where its order is right
+SMALL = 4 << 20  # bytes of a weight that is kept beside the packed ones even where its order is right
 
 
 class Assembler:

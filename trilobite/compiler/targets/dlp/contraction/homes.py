@@ -130,3 +130,25 @@ def share_rows(
         there = s.offset(far, s.add(s.mul(skip, view.row), shift))
         body = partial(give, here, there, s.value(s.mul(mine, row)))
         s.when(s.compare("gt", mine, 0), body, "give")
+
+
+def share_places(
+    s: Scalars, view: View, near: Value, far: Value, axes: Sequence[Axis], rows: Rows, turn: Int,
+    sharers: int, give: Callable[[Value, Value, Value], None],
+) -> None:  # fmt: skip
+    """The same of places that do not lie end to end, one by one: every core gives other columns."""
+    *_, column, row = axes
+    mine = s.ceil_div(s.sub(column.count, turn), sharers)
+
+    def one(first: Int, shift: Int, r: Int, number: Int) -> None:
+        r, c = s.add(first, r), s.add(turn, s.mul(number, sharers))
+        here = s.offset(near, s.add(s.mul(r, row.to), s.mul(c, column.to)))
+        there = s.offset(far, s.total([s.mul(r, row.of), s.mul(c, column.of), shift]))
+        give(here, there, s.value(column.to))
+
+    def each(first: Int, shift: Int, r: Int) -> None:
+        s.loop(mine, partial(one, first, shift, r), "columns")
+
+    for low, count, shift in parts_of(s, view, rows):
+        first = s.sub(low, rows.first) if low is not rows.first else 0
+        s.loop(count, partial(each, first, shift), "rows")

@@ -19,6 +19,7 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.machine.noc import routes
 
 OPERANDS = ("left", "right")
+PLACE = 512  # bytes of a place that a multicast of its own is worth
 
 
 def launched_clusters(machine: Machine) -> int:
@@ -125,8 +126,18 @@ def is_shareable(nest: Nest, m: Mapping, machine: Machine) -> bool:
 
 
 def _is_whole(nest: Nest, m: Mapping) -> bool:
-    """Are tiles of an image at home on chip rows that lie end to end, as a multicast wants them?"""
-    return m.tile("k") >= nest.extents["k"] and m.tile("q") >= nest.extents["q"] and is_run(nest)
+    """Are tiles of an image at home on chip rows that lie end to end, as a multicast wants them, or places
+    that are worth one each?"""
+    whole = m.tile("k") >= nest.extents["k"] and m.tile("q") >= nest.extents["q"]
+    return whole and (is_run(nest) or _is_apart(nest))
+
+
+def _is_apart(nest: Nest) -> bool:
+    """Does a window of one place see places with all their channels, but not all places of a row?"""
+    e, view, w = nest.extents, nest.image, nest.window
+    is_point = nest.kind == "forward" and w.taps == 1 and w.space == w.out and w.stride == (1, 1)
+    is_one = is_point and e["g"] == e["b"] == 1 and view.channel == view.item
+    return is_one and view.column >= e["k"] * view.item >= PLACE
 
 
 def is_run(nest: Nest) -> bool:

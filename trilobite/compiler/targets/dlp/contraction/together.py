@@ -13,13 +13,13 @@ from functools import partial
 from itertools import product
 
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile, merged
-from trilobite.compiler.targets.dlp.contraction.homes import NO_ROWS, Rows, share_rows
+from trilobite.compiler.targets.dlp.contraction.homes import NO_ROWS, Rows, share_places, share_rows
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
-from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing
+from trilobite.compiler.targets.dlp.contraction.sharing import Members, Sharing, is_run
 from trilobite.compiler.targets.dlp.contraction.walk import Point
 from trilobite.processor.isa.address import CLUSTER_SHIFT
 from trilobite.processor.lang.builder import Builder
@@ -102,7 +102,10 @@ class SharedLoads:
         if name not in self.plan.filled:
             assert tile.view is not None
             far, give = s.offset(tile.pointer, tile.first), partial(self._given, made)
-            share_rows(s, tile.view, near, far, tile.axes[-1].to, tile.rows, turn, made.sharers, give)
+            if is_run(self.plan.nest):
+                share_rows(s, tile.view, near, far, tile.axes[-1].to, tile.rows, turn, made.sharers, give)
+            else:
+                share_places(s, tile.view, near, far, tile.axes, tile.rows, turn, made.sharers, give)
             return
         own = self._parts(name, at)
         for number, home in self._homes(made):

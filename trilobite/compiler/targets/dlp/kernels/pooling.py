@@ -52,13 +52,13 @@ def tile_of(p: Pooling, machine: Machine, cores: int) -> tuple[int, int] | None:
         channels = -(-channels // 2)
     if p.bytes(1, channels) > room:
         return None
-    windows = p.out[0]
-    pieces = -(-p.channels // channels)
-    while windows > 1 and (
-        p.bytes(windows, channels) > room or p.images * pieces * -(-p.out[0] // windows) < cores
-    ):
-        windows = -(-windows // 2)
-    return windows, channels
+    fitting = [w for w in range(1, p.out[0] + 1) if p.bytes(w, channels) <= room]
+    return min(fitting, key=lambda w: (_turns(p, w, channels, cores) * p.bytes(w, channels), w)), channels
+
+
+def _turns(p: Pooling, windows: int, channels: int, cores: int) -> int:
+    """Tiles of the core that has most."""
+    return -(-p.images * -(-p.channels // channels) * -(-p.out[0] // windows) // cores)
 
 
 def write_pooling(module: KernelModule, name: str, p: Pooling, machine: Machine, cores: int) -> LoweredGroup:
