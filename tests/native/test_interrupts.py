@@ -53,8 +53,10 @@ def _nothing_postponed() -> Iterator[None]:
 
 
 @contextmanager
-def ringing(after: float) -> Iterator[list[float]]:
-    """Raises `Rung` in the main thread after so many seconds; gives the time at which it rang."""
+def ringing(after: float) -> Iterator[tuple[threading.Event, list[float]]]:
+    """Raises `Rung` in the main thread so many seconds after the event was set; gives the time at which it
+    rang.
+    """
     times: list[float] = []
 
     def ring(*_: object) -> None:
@@ -62,10 +64,17 @@ def ringing(after: float) -> Iterator[list[float]]:
         raise Rung
 
     before = signal.signal(signal.SIGUSR1, ring)
-    bell = threading.Timer(after, os.kill, (os.getpid(), signal.SIGUSR1))
+    begun = threading.Event()
+
+    def wait_and_ring() -> None:
+        begun.wait()
+        time.sleep(after)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    bell = threading.Thread(target=wait_and_ring)
     bell.start()
     try:
-        yield times
+        yield begun, times
     finally:
         bell.join()
         signal.signal(signal.SIGUSR1, before)
@@ -73,8 +82,9 @@ def ringing(after: float) -> Iterator[list[float]]:
 
 def interrupted(run: Callable[[], object], after: float) -> float | None:
     """Seconds from the signal's handler to its exception; None if it came too late."""
-    with ringing(after) as times:
+    with ringing(after) as (begun, times):
         try:
+            begun.set()
             run()
             ended = True
             while not times:
@@ -120,7 +130,8 @@ def test_what_overwrites_is_brought_to_its_end(code: Kernels) -> None:
     table = Table(rows, words, alive=(code, gate, x, y), work=LONG)
     opener = threading.Timer(0.3, lambda: gate.__setitem__(0, 1))
     opener.start()
-    with ringing(0.05) as times:
+    with ringing(0.05) as (begun, times):
+        begun.set()
         table.run()
     assert times and gate[0] == 1 and y[0] == 10 and not table.is_left_behind
     assert [type(e) for e in interruptible.postponed] == [Rung]

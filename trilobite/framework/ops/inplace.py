@@ -51,10 +51,10 @@ def assign(x: Tensor, result: Tensor, what: str, since: int | None = None) -> Te
 def _written(x: Tensor, new: Any) -> bool:
     """Plain memory takes an array of its own kind at once."""
     cell, ctx = x._cell, entry.threads.context
+    if cell.leaf is not None or cell.owner is not None or ctx.recorder is not None or ctx.undo is not None:
+        return False  # in a recording the value may be somewhere else, and is not asked for
     old = cell.value
     if type(old) is not np.ndarray or type(new) is not np.ndarray or x._view is not None:
-        return False
-    if cell.leaf is not None or cell.owner is not None or ctx.recorder is not None or ctx.undo is not None:
         return False
     if x._extra is not None or old.dtype != new.dtype or old.shape != new.shape or not old.flags.writeable:
         return False
