@@ -8,7 +8,8 @@ here one or two calls of Python functions, and so it is with `arange`, `zeros_li
 assigned, whose arguments are looked at in Python. `add_` computes, copies and notes the change for the tape.
 `x ** 2` and `dot` are calls of NumPy's: the bits of its power depend on how the exponent lies in memory, and
 its product of vectors has no inner loop that is known by address. The sum of a transpose and `bmm` copy the
-view first. `erf`, `avg_pool2d` and `randn` are one native call each; what is left is the way there.
+view first. `erf`, `avg_pool2d` and `randn` are one native call each; what is left is the way there. So it is
+with `tensor`, `floor`, `cat`, `softplus`, the variance and the maximum of rows, which stand near 2.
 """
 
 from __future__ import annotations

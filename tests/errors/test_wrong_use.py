@@ -70,12 +70,6 @@ def is_fair(error: Exception) -> bool:
     )
 
 
-KNOWN = {  # what still ends in an error of Python's: none may join them
-    "tb": {"addbmm", "addcdiv", "addcmul", "addmm", "addmv", "baddbmm"},  # as `x @ {}` does, of operators
-    "optim": {"Optimizer"},
-}
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_only_errors_of_the_house(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # "oops" is a path to some
@@ -93,8 +87,7 @@ def test_only_errors_of_the_house(room: str, tmp_path: Path, monkeypatch: pytest
                 except Exception as error:
                     if not is_fair(error):
                         raw[name] = f"argument {place} is {label}: {type(error).__name__}: {error}"
-    new = {k: v for k, v in raw.items() if k not in KNOWN.get(room, ())}
-    assert not new, "\n".join(f"{k}: {v}" for k, v in new.items())
+    assert not raw, "\n".join(f"{k}: {v}" for k, v in raw.items())
 
 
 def sgd() -> Any:
