@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import mmap
+import threading
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -63,3 +65,30 @@ def test_dear_huge_pages_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     given.clear()
     pages.populate(np.empty(1 << 20, np.uint8))
     assert not given  # small arrays have no huge pages
+
+
+def test_small_pages_of_an_array_that_stays_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(pages, "_STEADY", 0.0)
+    monkeypatch.setattr(pages, "advise", lambda *call: bool(given.append(call) or 1))
+    array = empty(9 << 20, np.uint8)
+    begin = array[5:].ctypes.data  # the first whole huge page is the second
+    pages._join(weakref.ref(array), begin, array.nbytes - 5)
+    assert given == [(array.ctypes.data + (k << 20), 2 << 20, 25) for k in (2, 4, 6)]
+    given.clear()
+    gone = weakref.ref(array)
+    del array
+    pages._join(gone, begin, 9 << 20)
+    assert not given  # nor for memory that may be another's by now
+
+
+def test_joined_pages_hold_what_they_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_STEADY", 0.0)
+    array = empty(3 << 20, np.int32)
+    monkeypatch.setattr(pages._System, "huge_pages_are_dear", True)
+    array[...] = np.arange(array.size)
+    pages.populate(array)
+    for thread in threading.enumerate():
+        if thread.name == "trilobite pages":
+            thread.join(30)
+    assert (array == np.arange(array.size)).all()
