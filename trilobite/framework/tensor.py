@@ -22,7 +22,8 @@ from trilobite.framework.layouts import Strides, strides
 from trilobite.framework.leaves import GradLeaf, added_in_place, get_grad, not_tracked, own, seed_of, set_grad
 from trilobite.framework.sizes import Size, counted
 from trilobite.framework.view_node import looked
-from trilobite.framework.views import Step, update
+from trilobite.framework.views import Step
+from trilobite.framework.writing import copied, is_detached, store
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
@@ -31,7 +32,7 @@ from trilobite.ir.transforms.backward import backward
 from trilobite.ir.transforms.bind import bind
 from trilobite.ir.transforms.cells import Cell
 from trilobite.ir.transforms.record import see_outer
-from trilobite.ir.transforms.tape import Leaf, Node, Taped, excuse, taped
+from trilobite.ir.transforms.tape import Leaf, Node, Taped, taped
 from trilobite.ir.types import Shape
 
 if TYPE_CHECKING:
@@ -107,86 +108,7 @@ class Tensor(Attached):
             self._extra = {}
         self._extra[key] = value
 
-    def _store(self, new: Value, since: int | None = None) -> None:
-        """Replace what the tensor shows. Through a view, the base changes there and nowhere else. `since` is
-        when the operation began whose result this is, if it is one in place.
-        """
-        cell, ctx = self._cell, entry.threads.context
-        if cell.leaf is not None and ctx.ambient.level > ctx.grad_off and not self._is_detached():
-            raise GradientError(
-                "a leaf tensor that requires a gradient was changed in place",
-                where=user_location(),
-                expected="leaves keep the value that the gradient is taken at",
-                remedy="change it under tb.no_grad(), or change a copy: x.clone()",
-            )
-        apart = ctx.ambient.level <= ctx.grad_off
-        if self._is_detached():
-            if type(new) is Taped and new.interpreter is ctx.ambient and not apart:
-                self._leave_base(new)._store(new.primal)
-                return
-            apart = True
-        if apart and type(new) is Taped and new.interpreter is ctx.ambient:
-            new = new.primal  # the base, and under no_grad every tensor, gets a value without its history
-        old = cell.value if cell.owner is ctx.recorder else see_outer(cell)
-        if ctx.undo is not None and cell not in ctx.undo:
-            ctx.undo[cell] = copied(old)
-        if (
-            type(old) is np.ndarray
-            and type(new) is np.ndarray
-            and ctx.recorder is None
-            and self._store_memory(old, new)
-        ):
-            return
-        cells.stamp(old)
-        if since is not None and type(new) is Taped:
-            excuse(new.node, since)
-        keeps = apart and type(old) is Taped and old.interpreter is ctx.ambient
-        base = old.primal if keeps else old
-        written = new if self._view is None else update(base, self._view, new)
-        cells.write(cell, taped(ctx.ambient, written, old.node, old.index) if keeps else written)
-
-    def _store_memory(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> bool:
-        """Write into the array itself, so that whoever shares the memory sees it."""
-        if not old.flags.writeable:
-            return False
-        target = old if self._view is None else self._look(old)
-        if not (target is old or np.may_share_memory(target, old)) or not target.flags.writeable:
-            target, new = old, update(old, self._view or (), new)
-        np.copyto(target, new, casting="no")
-        cells.stamp(old, self._is_checked())
-        return True
-
-    def _leave_base(self, new: Value) -> Tensor:
-        """A value with a history is written through a detached view: from here on the view has a history of
-        its own, which its base must not get, so it holds a tensor of its own. Gives the view that it was.
-        """
-        before, view = self._through(), self._view or ()
-        detached = max(i for i, (primitive, _) in enumerate(view) if primitive is _stop)
-        line, parent = [self], self._parent()  # the views from this one up to the detached one
-        while parent is not None and len(parent._view or ()) > detached:
-            line.append(parent)
-            parent = parent._parent()
-        known = len(line[-1]._view or ())
-        cell = wrap(update(line[-1]._read(), view[known:], new) if view[known:] else new)._cell
-        for handle in line:
-            handle._cell, handle._view, handle._extra = cell, (handle._view or ())[known:] or None, None
-        return before
-
-    def _is_checked(self) -> bool:
-        """Does a write through this handle concern the tape? Not by `x.data`, or a part of it."""
-        extra = self._extra
-        while extra is not None:
-            if "unchecked" in extra:
-                return False
-            extra = extra["parent"]._extra if "parent" in extra else None
-        return True
-
-    def _parent(self) -> Tensor | None:
-        """The view that this one was taken of."""
-        return None if self._extra is None else self._extra.get("parent")
-
-    def _is_detached(self) -> bool:
-        return any(primitive is _stop for primitive, _ in self._view or ())
+    _store = store
 
     def _through(self, *steps: Step) -> Tensor:
         """Another handle on the same cell, looking through further steps."""
@@ -325,7 +247,7 @@ class Tensor(Attached):
         """Make `backward()` collect a gradient here (or stop it)."""
         if flag == self.requires_grad and self.is_leaf:
             return self
-        if flag and self._is_detached():  # a leaf is a tensor of its own: it leaves the memory it looked at
+        if flag and is_detached(self):  # a leaf is a tensor of its own: it leaves the memory it looked at
             self._cell, self._view = Cell(copied(self._read())), None
         if self._view is not None or not self.is_leaf:
             raise GradientError(
@@ -564,10 +486,6 @@ def _from_hook(out: Any, ct: Value) -> Value | None:
             remedy="return nothing to leave the gradient as it is",
         )
     return out._read()
-
-
-def copied(value: Value) -> Value:
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _shares(part: np.ndarray[Any, Any], whole: Any) -> bool:

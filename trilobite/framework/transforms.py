@@ -16,7 +16,8 @@ from trilobite.base.dtypes import is_complex, is_inexact
 from trilobite.base.errors import ArgumentError, DTypeError, GradientError, ShapeError, TraceError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import to_array
-from trilobite.framework.tensor import Tensor, copied, wrap
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.writing import copied
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry

@@ -13,7 +13,8 @@ from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import to_array
 from trilobite.framework.ops.meeting import astype
-from trilobite.framework.tensor import Tensor, copied
+from trilobite.framework.tensor import Tensor
+from trilobite.framework.writing import copied
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import cells
 

@@ -22,6 +22,7 @@ from trilobite.framework.ops.meeting import astype, broadcast_shapes, broadcast_
 from trilobite.framework.ops.registry import method
 from trilobite.framework.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.writing import is_checked
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
@@ -261,7 +262,7 @@ def _set_memory(x: Tensor, entries: list[Any], new: Value) -> bool:
         target[tuple(entries)] = new
     except (IndexError, ValueError):
         return False  # the long way says what is wrong
-    cells.stamp(base, x._is_checked())
+    cells.stamp(base, is_checked(x))
     return True
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from trilobite.framework.devices import CPU, check_device
 from trilobite.framework.random.keys import _words, get_state, manual_seed, set_state, split_value, state
-from trilobite.framework.tensor import Tensor, copied, wrap
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.writing import copied
 from trilobite.ir.transforms.cells import Cell, read, write
 
 _first: list[int] = [0]

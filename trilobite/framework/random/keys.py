@@ -14,7 +14,8 @@ from trilobite.base import pytree
 from trilobite.base.dtypes import uint32
 from trilobite.base.errors import ArgumentError, TraceError
 from trilobite.base.locations import user_location
-from trilobite.framework.tensor import Tensor, copied, wrap
+from trilobite.framework.tensor import Tensor, wrap
+from trilobite.framework.writing import copied
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms import bind as entry
