@@ -14,7 +14,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.conversion import check_device, tensor, to_array
 from trilobite.framework.ops.filling import filled, plainly, shape_of
 from trilobite.framework.ops.meeting import as_value, broadcast_to, plain, scalar, within
-from trilobite.framework.ops.registry import op, read, read_operand, tensor_op
+from trilobite.framework.ops.registry import op, operators, read, read_operand, tensor_op
 from trilobite.framework.promotion import scalar_dtype
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
@@ -200,13 +200,13 @@ def plain_end(x: Any) -> Any:
 
 def _integers(start: int, stop: int, step: int, dtype: DType) -> Value:
     count = len(range(start, stop, step))
-    if entry.threads.context.recorder is not None and dtype in dt.INTEGERS:
-        line = table["iota"](shape=(count,), dtype=dtype, axis=0)
-        scale, shift = scalar(step, dtype), scalar(start, dtype)
-        line = line if step == 1 else table["mul"](line, broadcast_to(scale, (count,)))
-        return line if start == 0 else table["add"](line, broadcast_to(shift, (count,)))
     if dtype in dt.INTEGERS and count:
         scalar(start, dtype), scalar(range(start, stop, step)[-1], dtype)  # both ends must fit
+    if entry.threads.context.recorder is not None and dtype in dt.INTEGERS:
+        line = table["iota"](shape=(count,), dtype=dtype, axis=0)
+        scale, shift = np.asarray(step if count > 1 else 1).astype(dtype), np.asarray(start).astype(dtype)
+        line = line if step == 1 or count < 2 else table["mul"](line, broadcast_to(scale, (count,)))
+        return line if start == 0 else table["add"](line, broadcast_to(shift, (count,)))
     limit = 2**63 - 1
     fits = max(abs(start), abs(stop), abs(step)) <= limit
     exact = np.arange(start, stop, step) if fits else np.asarray(range(start, stop, step), np.uint64)
@@ -239,9 +239,12 @@ def linspace(
     """`num` numbers at equal distances from start to stop, with or without stop itself."""
     check_device(device)
     without_meaning(other)
-    start, stop, num = plain_end(start), plain_end(stop), num.__index__()
+    num = num.__index__()
     if num < 0:
         raise ArgumentError(f"linspace with num={num}", where=user_location(), expected="num >= 0")
+    if _of_a_run(start) or _of_a_run(stop):
+        return _line_of_a_run(start, stop, num, dtype, endpoint)
+    start, stop = plain_end(start), plain_end(stop)
     complex_ends = isinstance(start, complex) or isinstance(stop, complex)
     want = as_dtype(dtype) if dtype is not None else dt.default_complex if complex_ends else dt.default_float
     with np.errstate(all="ignore"):
@@ -257,6 +260,24 @@ def linspace(
     return out.requires_grad_() if requires_grad else out
 
 
+def _of_a_run(x: Any) -> bool:
+    """Is it a tensor whose number only a run knows?"""
+    return isinstance(x, Tensor) and not isinstance(x._read(), np.ndarray)
+
+
+def _line_of_a_run(start: Any, stop: Any, num: int, dtype: Any, endpoint: bool) -> Tensor:
+    """From each end half of the way, so that both ends are met."""
+    want = as_dtype(dtype) if dtype is not None else dt.default_float
+    inner = dt.float64 if want in dt.INTEGERS else want
+    first, last = (wrap(within(read_operand(x), inner)) for x in (start, stop))
+    at = arange(num).to(first.dtype)
+    step = (last - first) / max(num - bool(endpoint), 1)
+    line = first + step * at
+    if endpoint and num > 1:
+        line = operators["where"].public(at < num // 2, line, last - step * (num - 1 - at))
+    return line.to(want)  # type: ignore[no-any-return]
+
+
 @tensor_op(G, methods=())
 def logspace(
     start: Any, stop: Any, /, num: int, base: float = 10.0, *, dtype: Any = None, endpoint: bool = True,
@@ -266,6 +287,8 @@ def logspace(
     check_device(device)
     without_meaning(other)
     want = dt.default_float if dtype is None else as_dtype(dtype)
+    if _of_a_run(start) or _of_a_run(stop):
+        return (base ** _line_of_a_run(start, stop, num, None, endpoint)).to(want)  # type: ignore[no-any-return]
     line = np.logspace(plain_end(start), plain_end(stop), num, endpoint=endpoint, base=base)
     return wrap(line.astype(want)).requires_grad_(requires_grad)
 

@@ -108,7 +108,8 @@ def logaddexp2(x: Any, other: Any) -> Tensor:
 @tensor_op(G)
 def ldexp(x: Any, other: Any) -> Tensor:
     """x·2^other."""
-    return _float(x) * _op("exp2")(_float(other))  # type: ignore[no-any-return]
+    x, power = _float(x), _float(other)
+    return x * _op("exp2")(power.double() if x.dtype == dt.float64 else power)  # type: ignore[no-any-return]
 
 
 @tensor_op(G)

@@ -89,10 +89,21 @@ def is_signed(input: Any) -> bool:
 def frexp(input: Any) -> Pair:
     """Mantissa (of size 1/2 to 1) and exponent of 2."""
     x = handle(input)
-    exponent = np.frexp(x.detach().numpy())[1].astype(np.int32)
-    at = _op("asarray")(exponent)
-    first = at // 2  # in two steps: 2^1074 is no number
-    return Pair(_op("ldexp")(_op("ldexp")(x, -first), first - at), at)
+    at = _exponent(x.detach())
+    first, ldexp = at // 2, _op("ldexp")  # in two steps: 2^1074 is no number
+    return Pair(ldexp(ldexp(x, -first), first - at).to(x.dtype), at)
+
+
+def _exponent(x: Any) -> Any:
+    """The power of 2 above |x|, from its bits; 0 of what has none."""
+    wide = x.dtype.name == "float64"
+    x = x if wide else x.to(dt.float32)
+    width, mantissa = (64, 52) if wide else (32, 23)
+    least, ones = 2.0 ** (-1022 if wide else -126), 2 ** (width - 1 - mantissa) - 1
+    small = (x.abs() < least) & (x != 0)
+    line = _op("where")(small, x * 2.0**mantissa, x).view(dt.int64 if wide else dt.int32)
+    power = ((line >> mantissa) & ones) - (ones >> 1) + 1 - mantissa * small
+    return _op("where")((x == 0) | ~x.isfinite(), 0, power).to(dt.int32)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

@@ -170,20 +170,25 @@ def corrcoef(x: Any) -> Tensor:
 @tensor_op(G)
 def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall into each of `bins` equal intervals; by default from the least to the most."""
-    x = handle(x).detach()
-    flat = x.reshape(-1)
+    flat = handle(x).detach().reshape(-1)
     given = min != max or not flat.shape[0]
-    low, high = (float(min), float(max)) if given else (float(flat.min()), float(flat.max()))
-    if low == high:
-        low, high = low - 1, high + 1
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    low, high = (float(min), float(max)) if given else _ends(flat)
+    if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ArgumentError(
             f"histc between {low} and {high}", where=user_location(), expected="finite ends, min < max"
         )
-    inside = flat[(flat >= low) & (flat <= high)]
-    place = _op("clip")(((inside - low) / (high - low) * bins).floor().long(), 0, bins - 1)
-    counts = _op("zeros")(bins, dtype=x.dtype)
-    return _op("index_add")(counts, 0, place, _op("ones")(place.shape, dtype=x.dtype))  # type: ignore[no-any-return]
+    same = low == high
+    apart = same.to(flat.dtype) if isinstance(same, Tensor) else float(same)
+    low, high = low - apart, high + apart
+    place = _op("clip")(((flat - low) / (high - low) * bins).floor().long(), 0, bins - 1)
+    inside = (flat >= low) & (flat <= high)
+    return _op("zeros")(bins, dtype=flat.dtype).index_add(0, place, inside.to(flat.dtype))  # type: ignore[no-any-return]
+
+
+def _ends(x: Tensor) -> tuple[Any, Any]:
+    """The least and the largest element, as Python numbers where they are known."""
+    low, high = x.min(), x.max()
+    return (float(low), float(high)) if isinstance(low._read(), np.ndarray) else (low, high)
 
 
 @tensor_op(G, methods=("histogram",))

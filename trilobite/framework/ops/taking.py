@@ -127,9 +127,15 @@ def _scatter(x: Any, axis: int, index: Any, source: Any, kind: str, what: str) -
     new = _cropped(new, at.shape, what) if new.ndim else broadcast_to(new, at.shape)
     corner = _corner(x, at, a, what)
     part = x if corner is None else table["slice"](x, **corner)
+    kind = _of_truths(kind, x.dtype)
     primitive = table["scatter_along" if kind in ("set", "add") else "scatter_reduce_along"]
     out = primitive(part, counted(at, x.shape[a], a), new, axis=a, kind=kind)
     return out if corner is None else table["update_slice"](x, out, **corner)
+
+
+def _of_truths(kind: str, dtype: dt.DType) -> str:
+    """A sum of truth values is their or, a product their and."""
+    return {"add": "max", "mul": "min"}.get(kind, kind) if dtype == dt.bool_ else kind
 
 
 def _cropped(source: Value, shape: Shape, what: str) -> Value:
@@ -214,7 +220,9 @@ def _by_slices(x: Any, axis: int, index: Any, source: Any, kind: str, what: str)
     new = broadcast_to(within(source, x.dtype), shape)
     updates = table["transpose"](new, axes=(a, *(i for i in range(x.ndim) if i != a)))
     column = table["reshape"](counted(at, x.shape[a], a), shape=(at.shape[0], 1))
-    return table["scatter"](x, column, updates, axes=(a,), kind=kind)
+    kind = _of_truths(kind, x.dtype)
+    primitive = table["scatter" if kind in ("set", "add") else "scatter_reduce"]
+    return primitive(x, column, updates, axes=(a,), kind=kind)
 
 
 @op(G, plan=True)
@@ -223,7 +231,8 @@ def index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any = 1) -> Val
     """x with alpha times the slices of a source added to the slices along an axis that the indices name."""
     if alpha != 1:
         source = as_value(source)
-        source = table["mul"](source, broadcast_to(np.asarray(alpha, source.dtype), source.shape))
+        times = "and" if source.dtype == dt.bool_ else "mul"
+        source = table[times](source, broadcast_to(np.asarray(alpha, source.dtype), source.shape))
     return _by_slices(x, axis, index, source, "add", "index_add")
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from trilobite.base import dtypes as dt
 from trilobite.framework.nn.composites.arithmetic import (
     absolute,
     add,
@@ -34,6 +35,7 @@ from trilobite.framework.nn.composites.arithmetic import (
 )
 from trilobite.framework.ops.meeting import astype
 from trilobite.ir.primitive import Value
+from trilobite.ir.primitives import table
 from trilobite.ir.transforms.composite import Composite, composite
 
 Body = Callable[..., Value]
@@ -135,7 +137,7 @@ def _within(x: Value, bound: float) -> Value:
 
 def logistic(x: Value) -> Value:
     """1/(1+e^-x), to full relative accuracy on both sides."""
-    positive = ge(x, 0)
+    positive = ge(table["real"](x) if x.dtype in dt.COMPLEX else x, 0)
     small = exp(where(positive, neg(x), x))
     one = add(small, 1.0)
     return where(positive, div(1.0, one), div(small, one))

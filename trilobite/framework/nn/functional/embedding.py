@@ -46,9 +46,10 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """weight[input]. The row padding_idx gets no gradient; rows longer than max_norm are first shortened in
-    place.
+    place. Gradients are whole arrays, with `sparse` too.
     """
     if padding_idx is None and max_norm is None and not scale_grad_by_freq:
         done: Tensor | None = planned(_known_rows, (weight, input), {})
@@ -165,6 +166,7 @@ def embedding_bag(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,

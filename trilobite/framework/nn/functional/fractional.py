@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.functional.padding import checked_rank
@@ -49,18 +48,16 @@ def _pooled(
             expected="1 <= size of the result <= size - window + 1 along each axis",
         )
     lead = tuple(x.shape[:-space]) if x.ndim == space + 2 else (1, *x.shape[:-space])
-    drawn = rand(*lead, space, dtype=x.dtype) if samples is None else samples
-    numbers = np.asarray(drawn.numpy()).reshape(*lead, space)
-    places = _places(numbers, inner, outer, window)
-    lines = x.reshape(*lead, -1)
-    seen = operators["take_along_axis"].public(lines, asarray(places.reshape(*lead, -1)), axis=-1)
-    seen = seen.reshape(*lead, int(np.prod(outer)), -1)
+    drawn = rand(*lead, space, dtype=x.dtype) if samples is None else asarray(samples)
+    places = _places(drawn.detach().reshape(*lead, space), inner, outer, window)
+    seen = operators["take_along_axis"].public(x.reshape(*lead, -1), places.reshape(*lead, -1), axis=-1)
+    seen = seen.reshape(places.shape)
     best = seen.argmax(axis=-1, keepdims=True)
     shape = (*x.shape[:-space], *outer)
     values = operators["take_along_axis"].public(seen, best, axis=-1).reshape(shape)
     if not return_indices:
         return values
-    at = operators["take_along_axis"].public(asarray(places), best, axis=-1)
+    at = operators["take_along_axis"].public(places, best, axis=-1)
     return values, at.reshape(shape)
 
 
@@ -72,28 +69,28 @@ def _sizes(inner: tuple[int, ...], size: Any, ratio: Any, space: int) -> tuple[i
 
 
 def _places(
-    numbers: np.ndarray[Any, Any], inner: tuple[int, ...], outer: tuple[int, ...], window: tuple[int, ...]
-) -> np.ndarray[Any, Any]:
+    numbers: Tensor, inner: tuple[int, ...], outer: tuple[int, ...], window: tuple[int, ...]
+) -> Tensor:
     """Where the elements of each window stand in a line: (batch, channels, windows, elements). As in PyTorch
     the numbers of a plane are those of its last axis first, of a volume those of its first one.
     """
-    if len(inner) == 2:
-        numbers = numbers[..., ::-1]
-    flat = np.zeros((*numbers.shape[:-1], 1, 1), np.int64)
+    lead = numbers.shape[:-1]
+    flat: Tensor = operators["zeros"].public((*lead, 1, 1), dtype=dt.int64)
     for axis, (n, out, k) in enumerate(zip(inner, outer, window, strict=True)):
-        starts = _starts(numbers[..., axis], n, out, k)
-        here = starts[..., :, None] + np.arange(k)  # (batch, channels, out, k)
+        starts = _starts(numbers[..., 1 - axis if len(inner) == 2 else axis], n, out, k)
+        here = starts[..., :, None] + operators["arange"].public(k)  # (batch, channels, out, k)
         both = flat[..., :, None, :, None] * n + here[..., None, :, None, :]
-        lead = both.shape[:-4]
         flat = both.reshape(*lead, both.shape[-4] * out, both.shape[-2] * k)
     return flat
 
 
-def _starts(u: np.ndarray[Any, Any], n: int, out: int, k: int) -> np.ndarray[Any, Any]:
+def _starts(u: Tensor, n: int, out: int, k: int) -> Tensor:
     """Where windows begin along an axis: the last at the end, the others by drawn steps."""
-    last = np.full((*u.shape, 1), n - k, np.int64)
+    last: Tensor = operators["full"].public((*u.shape, 1), n - k, dtype=dt.int64)
     if out == 1:
         return last
-    step = u.dtype.type((n - k) / (out - 1))
-    whole = np.floor((np.arange(out - 1) + u[..., None]) * step) - np.floor(u[..., None] * step)
-    return np.concatenate([whole.astype(np.int64), last], -1)
+    step, drawn = (n - k) / (out - 1), u[..., None]
+    whole = ((operators["arange"].public(out - 1).to(u.dtype) + drawn) * step).floor() - (
+        drawn * step
+    ).floor()
+    return operators["concat"].public([whole.to(dt.int64), last], axis=-1)  # type: ignore[no-any-return]

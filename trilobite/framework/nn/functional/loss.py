@@ -240,6 +240,8 @@ def poisson_nll_loss(
 
 
 def _poisson(x: Value, y: Value, log_input: bool, full: bool, eps: float, reduction: str) -> Value:
+    if x.dtype not in dt.FLOATS and y.dtype not in dt.FLOATS:
+        x = astype(x, dt.default_float)
     a, b, dtype = paired("poisson_nll_loss", x, y)
     losses = sub(exp(a), mul(b, a)) if log_input else sub(a, mul(b, log(add(a, eps))))
     if full:

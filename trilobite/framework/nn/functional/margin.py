@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.activation import logsigmoid
@@ -77,7 +78,7 @@ def cosine_embedding_loss(
 
 
 def _cosine_embedding(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
-    x1, x2 = together(x1, x2)
+    x1, x2 = (v if v.dtype != dt.bool_ else astype(v, dt.default_float) for v in together(x1, x2))
     if x1.ndim not in (1, 2) or y.shape != x1.shape[:-1]:
         raise ShapeError(
             f"cosine_embedding_loss of shape {tuple(x1.shape)} with a target of shape {tuple(y.shape)}",

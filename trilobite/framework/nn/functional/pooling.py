@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.arithmetic import (
@@ -235,6 +236,8 @@ def _avg_pool(
 
 def _average(x: Value, windows: Windows, count_pad: bool, divisor: int | None) -> Value:
     summed = table["window_reduce"](wide(x), kind="sum", **windows.attributes())
+    if x.dtype in dt.INTEGERS:
+        summed = astype(summed, dt.float64)  # the cast back takes what is behind the point away
     whole = count_pad and windows.high == windows.low
     if divisor is not None or whole or not any((*windows.low, *windows.high)):
         return astype(div(summed, float(divisor or math.prod(windows.size))), x.dtype)

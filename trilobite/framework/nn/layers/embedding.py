@@ -124,7 +124,8 @@ class EmbeddingBag(_Table):
     ) -> Tensor:
         return F.embedding_bag(
             input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
-            per_sample_weights, self.include_last_offset, self.padding_idx,
+            per_sample_weights=per_sample_weights, include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
