@@ -52,6 +52,41 @@ def test_networks_give_what_litert_gives(name: str) -> None:
             assert np.abs(got.astype(np.int64) - want.astype(np.int64)).max() <= close, k
 
 
+def test_variables_are_inputs_with_a_default_and_outputs() -> None:
+    """LiteRT keeps them from run to run; a session gives them back."""
+    session = load(convert(FILES / "stream.tflite"), target="reference")
+    assert [i.name for i in session.inputs] == ["x"]
+    assert [o.name for o in session.outputs] == ["y", "number", "history_next", "count_next"]
+    with np.load(FILES / "stream.npz") as kept:
+        first = session.run({"x": kept["in0"]})
+        rows = [(kept[f"x{k}"], kept[f"y{k}"], kept[f"n{k}"]) for k in (1, 2)]
+        np.testing.assert_allclose(first["y"], kept["out0"], rtol=1e-6)
+    state = {name.removesuffix("_next"): first[name] for name in ("history_next", "count_next")}
+    for x, y, number in rows:
+        found = session.run({"x": x, **state})
+        np.testing.assert_allclose(found["y"], y, rtol=1e-6)
+        assert found["number"] == number
+        state = {"history": found["history_next"], "count": found["count_next"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "why"),
+    [
+        ("stream", {143: 101}, "on variables themselves"),  # ABS of a handle
+        ("stream", {142: 110}, "READ_VARIABLE of a variable that another network holds"),
+        ("spectra", {134: 101}, "an operation on complex numbers"),  # ABS of what RFFT2D gave
+        ("spectra", {131: 0}, "REAL of real numbers"),
+    ],
+)
+def test_what_is_not_done_with_variables_and_complex_numbers_is_named(
+    tmp_path: Path, name: str, codes: dict[int, int], why: str
+) -> None:
+    path = tmp_path / f"{name}.tflite"
+    path.write_bytes(_recoded(bytearray((FILES / f"{name}.tflite").read_bytes()), codes))
+    with pytest.raises(FileError, match=why):
+        convert(path)
+
+
 def test_quantised_weights_keep_their_bytes() -> None:
     network = read(FILES / "cnn_int8.tflite").subgraphs[0]
     kept = {t.raw_data for t in convert(FILES / "cnn_int8.tflite").graph.initializer}

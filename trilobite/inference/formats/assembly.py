@@ -70,6 +70,10 @@ class Assembly:
             self._shared[key] = name
         return name
 
+    def give(self, name: str, array: Array) -> None:
+        """The value of an input for runs that do not give one."""
+        self.weights[name] = self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+
     def ints(self, *values: int) -> str:
         return self.constant(np.array(values, np.int64))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.inference.formats.channels_last import Layers, Tensor, to_first
 
-_FAR = 2**31 - 1
+FAR = 2**31 - 1
 
 
 class Unknown(Exception):
@@ -142,105 +142,12 @@ def mirror_pad(layers: Layers, x: Tensor, pads: Tensor, symmetric: bool) -> Tens
     for axis, (low, high) in enumerate(amounts.tolist()):
         parts = []
         if low:
-            parts.append(a.node("Slice", name, a.ints(low - 1), a.ints(-_FAR), a.ints(axis), a.ints(-1)))
+            parts.append(a.node("Slice", name, a.ints(low - 1), a.ints(-FAR), a.ints(axis), a.ints(-1)))
         parts.append(name)
         if high:
             parts.append(a.node("Slice", name, a.ints(-1), a.ints(-high - 1), a.ints(axis), a.ints(-1)))
         name = parts[0] if len(parts) == 1 else a.node("Concat", *parts, axis=axis)
     return layers.made(name, len(amounts))
-
-
-def _slots(rank: int | None, count: int, masks: Sequence[int]) -> list[tuple[int, str]]:
-    """For each entry of a strided slice: what it is; an ellipsis is spread over the axes it stands for."""
-    _, _, ellipsis, new, shrink = masks
-    rows: list[tuple[int, str]] = []
-    for i in range(count):
-        if ellipsis >> i & 1:
-            if rank is None:
-                raise Unknown("an ellipsis over a tensor of unknown rank")
-            others = sum(1 for j in range(count) if j != i and not new >> j & 1)
-            rows += [(i, "whole")] * (rank - others)
-        else:
-            rows.append((i, "new" if new >> i & 1 else "shrink" if shrink >> i & 1 else "slice"))
-    return rows
-
-
-def strided_slice(
-    layers: Layers, x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, masks: Sequence[int]
-) -> Tensor:
-    """`masks`: of begins, ends, ellipsis, new axes and axes that vanish, one bit an entry."""
-    starts, ends, steps = (ints(t, "the bounds of a slice") for t in (begin, end, strides))
-    picks: list[tuple[int, int, int, int]] = []
-    new, gone, axis, out_axis = [], [], 0, 0
-    for i, what in _slots(x.rank, len(starts), masks):
-        if what == "new":
-            new.append(out_axis)
-            out_axis += 1
-            continue
-        if what != "whole":
-            picks.append((axis, *_bounds(starts[i], ends[i], steps[i], masks, i, what == "shrink")))
-        if what == "shrink":
-            gone.append(axis)
-        else:
-            out_axis += 1
-        axis += 1
-    if x.array is not None:
-        return layers.known(_cut(x.array, picks, gone, new))
-    return _sliced(layers, x, picks, gone, new)
-
-
-def _bounds(
-    start: int, end: int, step: int, masks: Sequence[int], i: int, shrinks: bool
-) -> tuple[int, int, int]:
-    if shrinks:
-        return start, (start + 1 if start != -1 else _FAR), 1
-    back = step < 0
-    if masks[0] >> i & 1:
-        start = _FAR if back else 0
-    if masks[1] >> i & 1:
-        end = -_FAR if back else _FAR
-    return start, end, step
-
-
-def _cut(array: Any, picks: Any, gone: Sequence[int], new: Sequence[int]) -> Any:
-    where: list[Any] = [slice(None)] * array.ndim
-    for axis, start, end, step in picks:
-        stop = None if abs(end) == _FAR else end
-        where[axis] = slice(None if abs(start) == _FAR else start, stop, step)
-    out = array[tuple(where)]
-    out = out.squeeze(tuple(gone)) if gone else out
-    for axis in new:
-        out = np.expand_dims(out, axis)
-    return out
-
-
-def _sliced(layers: Layers, x: Tensor, picks: Any, gone: Sequence[int], new: Sequence[int]) -> Tensor:
-    a, rank = layers.a, x.rank
-    picks = [p for p in picks if p[1:] != (0, _FAR, 1)]
-    name = layers.last(x)
-    if picks:
-        axes, starts, ends, steps = (a.ints(*column) for column in zip(*picks, strict=True))
-        name = a.node("Slice", name, starts, ends, axes, steps)
-    if gone:
-        name = a.node("Squeeze", name, a.ints(*gone))
-    if new:
-        name = a.node("Unsqueeze", name, a.ints(*new))
-    return layers.made(name, None if rank is None else rank - len(gone) + len(new))
-
-
-def slice_(layers: Layers, x: Tensor, begin: Tensor, size: Tensor) -> Tensor:
-    """A size of -1 reaches to the end."""
-    a = layers.a
-    if begin.array is not None and size.array is not None:
-        starts, sizes = ints(begin, ""), ints(size, "")
-        rank = len(starts)
-        ends = [_FAR if n == -1 else s + n for s, n in zip(starts, sizes, strict=True)]
-        return _sliced(layers, x, list(zip(range(rank), starts, ends, [1] * rank, strict=True)), [], [])
-    first, count = as_int64(layers, begin), as_int64(layers, size)
-    far = a.node("Where", a.node("Less", count, a.ints(0)), a.ints(_FAR), a.node("Add", first, count))
-    if x.rank is None:
-        raise Unknown("a slice of a tensor of unknown rank")
-    return layers.made(a.node("Slice", layers.last(x), first, far, a.ints(*range(x.rank))), x.rank)
 
 
 def gather(layers: Layers, x: Tensor, indices: Tensor, axis: int, batch: int) -> Tensor:
@@ -294,7 +201,7 @@ def space_to_batch(layers: Layers, x: Tensor, block: Sequence[int], pads: Sequen
     for i, b in enumerate(block):
         each = a.node("Slice", sizes, a.ints(i + 1), a.ints(i + 2))
         parts += [a.node("Div", each, a.ints(b)), a.ints(b)]
-    tail = [a.node("Slice", sizes, a.ints(n + 1), a.ints(_FAR))] if rest else []
+    tail = [a.node("Slice", sizes, a.ints(n + 1), a.ints(FAR))] if rest else []
     name = a.node("Reshape", name, a.node("Concat", *parts, *tail, axis=0))
     inner, outer = [2 + 2 * i for i in range(n)], [1 + 2 * i for i in range(n)]
     name = a.node("Transpose", name, perm=[*inner, 0, *outer, *range(2 * n + 1, 2 * n + 1 + rest)])
@@ -312,14 +219,14 @@ def batch_to_space(layers: Layers, x: Tensor, block: Sequence[int], crops: Seque
     sizes = a.node("Shape", layers.last(x))
     batch = a.node("Div", a.node("Slice", sizes, a.ints(0), a.ints(1)), a.ints(int(np.prod(block))))
     each = [a.node("Slice", sizes, a.ints(i + 1), a.ints(i + 2)) for i in range(n)]
-    tail = [a.node("Slice", sizes, a.ints(n + 1), a.ints(_FAR))] if rest else []
+    tail = [a.node("Slice", sizes, a.ints(n + 1), a.ints(FAR))] if rest else []
     name = a.node("Reshape", layers.last(x), a.node("Concat", a.ints(*block), batch, *each, *tail, axis=0))
     mixed = [axis for i in range(n) for axis in (n + 1 + i, i)]
     name = a.node("Transpose", name, perm=[n, *mixed, *range(2 * n + 1, 2 * n + 1 + rest)])
     grown = [a.node("Mul", e, a.ints(b)) for e, b in zip(each, block, strict=True)]
     name = a.node("Reshape", name, a.node("Concat", batch, *grown, *tail, axis=0))
     axes = range(1, n + 1)
-    ends = [-int(c[1]) if c[1] else _FAR for c in crops]
+    ends = [-int(c[1]) if c[1] else FAR for c in crops]
     name = a.node("Slice", name, a.ints(*(int(c[0]) for c in crops)), a.ints(*ends), a.ints(*axes))
     return layers.made(name, rank)
 
@@ -447,7 +354,7 @@ def reverse(layers: Layers, x: Tensor, axes: Sequence[int]) -> Tensor:
     if not n:
         return x
     out = a.node(
-        "Slice", layers.last(x), a.ints(*[-1] * n), a.ints(*[-_FAR] * n), a.ints(*axes), a.ints(*[-1] * n)
+        "Slice", layers.last(x), a.ints(*[-1] * n), a.ints(*[-FAR] * n), a.ints(*axes), a.ints(*[-1] * n)
     )
     return layers.made(out, x.rank)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.inference.formats import slices
 from trilobite.inference.formats import tensor_ops as ops
 from trilobite.inference.formats.channels_last import Layers, Tensor
 from trilobite.inference.formats.tensor_ops import Unknown, static
@@ -196,7 +197,7 @@ def _pack(c: Converter, n: Node) -> Tensor:
 def _strided_slice(c: Converter, n: Node) -> Tensor:
     names = "begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask".split()
     begin, end, strides = (c.x(n, k) for k in (1, 2, 3))
-    return ops.strided_slice(c.layers, c.x(n, 0), begin, end, strides, [c.integer(n, m) for m in names])
+    return slices.strided_slice(c.layers, c.x(n, 0), begin, end, strides, [c.integer(n, m) for m in names])
 
 
 def _gather(c: Converter, n: Node) -> Tensor:
@@ -394,7 +395,7 @@ RULES: dict[str, Rule] = {
     "Unpack": lambda c, n: ops.unpack(c.layers, c.x(n, 0), c.integer(n, "axis"), c.integer(n, "num")),
     "Split": _split,
     "SplitV": _split_v,
-    "Slice": _with(ops.slice_, 3),
+    "Slice": _with(slices.slice_, 3),
     "StridedSlice": _strided_slice,
     "GatherNd": lambda c, n: c.layers.made(
         c.a.node("GatherND", c.layers.last(c.x(n, 0)), ops.as_int64(c.layers, c.x(n, 1)))

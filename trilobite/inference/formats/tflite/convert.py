@@ -8,7 +8,7 @@ that knows the pattern computes in integers. Operations stand in the tables of `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from trilobite.inference.formats.channels_last import Layers, Tensor
 from trilobite.inference.formats.mapped import Array
 from trilobite.inference.formats.tensor_ops import Unknown, activation
 from trilobite.inference.formats.tflite.file import Network, Operator, Quantised, Subgraph, Value, read
+
+if TYPE_CHECKING:
+    from trilobite.inference.formats.tflite.variables import Variables
 
 _FUSED = {0: "", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh"}
 Rule = Callable[["Converter", Operator], None]
@@ -31,6 +34,9 @@ class Converter:
         self.network, self.graph, self.a, self.layers = network, graph, a, Layers(a)
         self._stored: dict[int, Tensor] = {}
         self._real: dict[int, Tensor] = {}
+        self.pairs: dict[int, tuple[Tensor, Tensor]] = {}  # real and imaginary parts
+        self.handles: dict[int, str] = {}  # names of variables
+        self.variables: Variables | None = None
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -49,9 +55,23 @@ class Converter:
         """A tensor as it is: integers, where it is quantised."""
         if i not in self._stored:
             v = self.graph.values[i]
+            if v.dtype.kind in "cV":
+                raise Unknown("an operation on complex numbers, or on variables themselves")
             array = v.array if v.array is not None else np.zeros([max(d, 1) for d in v.shape], v.dtype)
             self._stored[i] = self.layers.known(array, v.name or "weight")
         return self._stored[i]
+
+    def is_complex(self, o: Operator, k: int) -> bool:
+        return self.info(o, k).dtype.kind == "c"
+
+    def pair(self, o: Operator, k: int) -> tuple[Tensor, Tensor]:
+        """The real and the imaginary part of an input."""
+        i, v = o.inputs[k], self.info(o, k)
+        if i not in self.pairs:
+            if v.dtype.kind != "c" or v.array is None:
+                raise Unknown(f"{o.name} of real numbers")
+            self.pairs[i] = self.layers.known(v.array.real), self.layers.known(v.array.imag)
+        return self.pairs[i]
 
     def x(self, o: Operator, k: int) -> Tensor:
         """An input as real numbers."""
@@ -147,7 +167,7 @@ class Converter:
             except Unknown as why:
                 self.a.refuse(str(why))
             for i in o.outputs:
-                if i not in self._stored:
+                if i not in self._stored and i not in self.pairs and i not in self.handles:
                     self._stored[i] = self.layers.made("missing", len(self.graph.values[i].shape))
 
     def feed(self, i: int, name: str) -> None:
@@ -170,11 +190,13 @@ def label(v: Value, fallback: str) -> str:
 def convert(path: Any) -> Any:
     """A TFLite file as an ONNX ModelProto."""
     from trilobite.inference.formats.tflite.rules import RULES
+    from trilobite.inference.formats.tflite.variables import Variables
 
     network = read(path)
     graph = network.subgraphs[0]
     a = Assembly(graph.name or "network")
     c = Converter(network, graph, a)
+    c.variables = Variables(a)
     for n, i in enumerate(graph.inputs):
         v = graph.values[i]
         c.feed(i, a.add_input(label(v, f"input_{n}"), v.dtype, sizes(v)))
@@ -184,6 +206,7 @@ def convert(path: Any) -> Any:
             for n, i in enumerate(graph.outputs):
                 v = graph.values[i]
                 a.add_output(label(v, f"output_{n}"), c.layers.last(c.stored(i)), v.dtype, sizes(v))
+            c.variables.end()
     except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
         if isinstance(error, FileError):
             raise

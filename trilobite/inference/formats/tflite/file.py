@@ -21,9 +21,10 @@ from trilobite.inference.formats.tflite.sparse import densified
 
 DTYPES: dict[int, Any] = {
     0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16,
-    8: np.complex64, 9: np.int8, 10: np.float64, 11: np.complex128, 12: np.uint64, 15: np.uint32,
+    8: np.complex64, 9: np.int8, 10: np.float64, 11: np.complex128, 12: np.uint64, 13: "V8", 15: np.uint32,
     16: np.uint16, 17: ml_dtypes.int4, 18: ml_dtypes.bfloat16, 20: ml_dtypes.uint4,
 }  # fmt: skip
+# 13: a resource, the name of a variable
 
 
 class Quantised(NamedTuple):

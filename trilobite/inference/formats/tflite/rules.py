@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.inference.formats import slices
 from trilobite.inference.formats import tensor_ops as ops
 from trilobite.inference.formats.channels_last import Tensor
 from trilobite.inference.formats.tensor_ops import Unknown
-from trilobite.inference.formats.tflite import control, layers
+from trilobite.inference.formats.tflite import control, layers, spectra, variables
 from trilobite.inference.formats.tflite.convert import Converter, Rule, integers
 from trilobite.inference.formats.tflite.file import Operator
 
@@ -35,6 +36,9 @@ def moved(write: Callable[[Converter, Operator, Tensor], Tensor]) -> Rule:
     """An operation that moves numbers: integers stay as they are, where both sides mean the same by them."""
 
     def rule(c: Converter, o: Operator) -> None:
+        if c.is_complex(o, 0):
+            c.pairs[o.outputs[0]] = spectra.each(c, o, write)
+            return
         a, b = integers(c.info(o, 0)), integers(c.out_info(o))
         same = (a is None and b is None) or (
             a is not None
@@ -51,10 +55,6 @@ def moved(write: Callable[[Converter, Operator, Tensor], Tensor]) -> Rule:
 
 
 # -- arithmetic ----------------------------------------------------------------------------------------------
-
-
-def _div(c: Converter, o: Operator) -> None:
-    c.out(o, c.layers.pointwise("Div", c.x(o, 0), c.x(o, 1)), fused=0)
 
 
 def _squared_difference(c: Converter, o: Operator) -> None:
@@ -97,6 +97,8 @@ def _gelu(c: Converter, o: Operator) -> None:
 
 
 def _cast(c: Converter, o: Operator) -> None:
+    if c.is_complex(o, 0):
+        return spectra.cast(c, o)
     dtype = c.out_info(o).dtype
     x = c.x(o, 0)
     if x.first and not x.last and x.rank is not None:
@@ -216,7 +218,7 @@ def _strided_slice(c: Converter, o: Operator, x: Tensor) -> Tensor:
         raise Unknown("STRIDED_SLICE whose ends are offsets")
     masks = [int(c.option(o, slot, "i")) for slot in range(5)]
     begin, end, strides = (_stored(c, o, k) for k in (1, 2, 3))
-    return ops.strided_slice(c.layers, x, begin, end, strides, masks)
+    return slices.strided_slice(c.layers, x, begin, end, strides, masks)
 
 
 def _gather(c: Converter, o: Operator, x: Tensor) -> Tensor:
@@ -318,7 +320,9 @@ def _rows(table: str, make: Callable[[str], Rule]) -> dict[str, Rule]:
 
 RULES: dict[str, Rule] = {
     **layers.ROWS,
-    **_rows("ADD:Add SUB:Sub MUL:Mul", lambda op: _binary(op, fused=0)),
+    **spectra.ROWS,
+    **variables.ROWS,
+    **_rows("ADD:Add SUB:Sub MUL:Mul DIV:Div", lambda op: _binary(op, fused=0)),
     **_rows(
         "MAXIMUM:Max MINIMUM:Min POW:Pow LESS:Less LESS_EQUAL:LessOrEqual GREATER:Greater "
         "GREATER_EQUAL:GreaterOrEqual EQUAL:Equal LOGICAL_AND:And LOGICAL_OR:Or BITWISE_XOR:BitwiseXor",
@@ -336,7 +340,6 @@ RULES: dict[str, Rule] = {
         _reduce,
     ),
     **_rows("ARG_MAX:ArgMax ARG_MIN:ArgMin", _arg),
-    "DIV": _div,
     "SQUARED_DIFFERENCE": _squared_difference,
     "SQUARE": _square,
     "RSQRT": lambda c, o: c.out(o, c.layers.unary("Reciprocal", c.layers.unary("Sqrt", c.x(o, 0)))),
@@ -359,7 +362,7 @@ RULES: dict[str, Rule] = {
     "EXPAND_DIMS": moved(lambda c, o, x: ops.expand_dims(c.layers, x, c.ints(o, 1, "an axis")[0])),
     "TRANSPOSE": moved(lambda c, o, x: ops.transpose(c.layers, x, c.ints(o, 1, "an order"))),
     "STRIDED_SLICE": moved(_strided_slice),
-    "SLICE": moved(lambda c, o, x: ops.slice_(c.layers, x, _stored(c, o, 1), _stored(c, o, 2))),
+    "SLICE": moved(lambda c, o, x: slices.slice_(c.layers, x, _stored(c, o, 1), _stored(c, o, 2))),
     "GATHER": moved(_gather),
     "GATHER_ND": moved(_gather_nd),
     "TILE": moved(lambda c, o, x: ops.tile(c.layers, x, _stored(c, o, 1))),

@@ -112,24 +112,23 @@ def _is_before(nest: Nest, read: _Use, write: _Use, target: tuple[Index, ...]) -
         # The same element, by the same iteration, which reads before it writes.
         return all(load.index == target and load in read.statement.leaves for load in read.loads)
     apart = read.order < write.order and read.around[-1:] != write.around[-1:]
-    return (
-        apart
-        and bool(read.around)
-        and all(_same_row(nest, read.around[0], load, target) for load in read.loads)
-    )
+    both = [v for v, w in zip(read.around, write.around, strict=False) if v == w]
+    return apart and bool(both) and all(_same_row(nest, both, load, target) for load in read.loads)
 
 
-def _same_row(nest: Nest, unit: str, load: Load, target: tuple[Index, ...]) -> bool:
-    """Does the unit read only of the row that it alone writes?"""
+def _same_row(nest: Nest, both: Sequence[str], load: Load, target: tuple[Index, ...]) -> bool:
+    """Does each iteration of the loops around both read only of the row that it alone writes?"""
     if len(load.index) != 1 or len(target) != 1:
         return False
-    step = target[0].coefficient(unit)
-    if not isinstance(step, int) or step < 1 or load.index[0].coefficient(unit) != step:
-        return False
     ranges = ranges_of(nest.body)
-    for index in (load.index[0], target[0]):
-        rest = index.without(unit)
-        span = bounds(rest, ranges)
-        if unit in rest.variables or span is None or span[0] < 0 or span[1] >= step:
+    pair = (load.index[0], target[0])
+    for v in both:  # rows of rows: each lies within the one around it
+        step = target[0].coefficient(v)
+        if not isinstance(step, int) or step < 1 or load.index[0].coefficient(v) != step:
             return False
+        pair = (pair[0].without(v), pair[1].without(v))
+        for rest in pair:
+            span = bounds(rest, ranges)
+            if v in rest.variables or span is None or span[0] < 0 or span[1] >= step:
+                return False
     return True
