@@ -57,6 +57,16 @@ def mutants_of(path: str, text: str) -> Iterator[Mutant]:
         yield mutant
 
 
+def texts(path: str, text: str, numbers: Mapping[str, int]) -> dict[int, str]:
+    """By its number the file's text with one of the named changes."""
+    source = text.encode()
+    return {
+        numbers[m.name]: (source[: m.start] + m.new.encode() + source[m.end :]).decode()
+        for m in mutants_of(path, text)
+        if m.name in numbers
+    }
+
+
 def planted(file: str, path: str, text: str, numbers: Mapping[str, int], call: str, entry: int) -> CodeType:
     """The file's code in which each named change is `new if call(number) else old`, and whose functions begin
     with `call(entry)`; lines stay where they are.

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import witnesses
-from tools.mutants import Mutant, mutants_of, planted
+from tools.mutants import Mutant, mutants_of, planted, texts
 from tools.planted import CALL, SITE
 from tools.witnesses import QUICK, WHOLE, Bounds, Trial
 
@@ -109,7 +109,7 @@ def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
     by_room: dict[str, list[Mutant]] = {}
     for path in _listed("trilobite/*.py"):
         room = "" if path.startswith(TEXTS) else room_of(path)
-        if room and (not rooms or room in rooms):
+        if room and (not rooms or room in rooms or path in rooms):
             text = (ROOT / path).read_text(encoding="utf-8")
             by_room.setdefault(room, []).extend(mutants_of(path, text))
     shares = {room: _mixed(found, random.Random(f"{seed} {room}")) for room, found in sorted(by_room.items())}
@@ -165,7 +165,7 @@ class Campaign:
 
     def plant(self) -> None:
         """Into the code of each file, which a file keeps while its source is the same."""
-        index = {}
+        index, sources = {}, {}
         numbers = {mutant.name: number for number, mutant in enumerate(self.mutants)}
         for path, entry in self.entries.items():
             if not (ROOT / path).exists():  # gone since they were drawn: verdicts of then stay
@@ -177,7 +177,9 @@ class Campaign:
                 code = planted(str(ROOT / path), path, text, own, CALL, entry)
                 (self.folder / kept).write_bytes(marshal.dumps(code))
             index[str(ROOT / path)] = kept
-        (self.folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
+            sources[str(ROOT / path)] = texts(path, text, own)
+        for name, found in {"index.json": index, "texts.json": sources}.items():
+            (self.folder / name).write_text(json.dumps(found), encoding="utf-8")
         (self.folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
 
     def run(self, files: Sequence[str], seconds: float, worker: int, workers: int) -> None:
@@ -371,7 +373,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--room", action="append", default=[], choices=sorted(ROOMS))
+    rooms = [*ROOMS, *_listed("trilobite/*.py")]
+    parser.add_argument("--room", action="append", default=[], choices=rooms, metavar="ROOM_OR_FILE")
     parser.add_argument("--tests", nargs="+", default=[], help="only these folders or files of tests")
     parser.add_argument("--whole", action="store_true", help="bounds so wide that nearly all tests judge")
     parser.add_argument("--report", action="store_true", help="the table of what was judged before")

@@ -3,12 +3,14 @@
 Enters: a folder with `index.json` (path of a source -> file with its code) and the number of the mutant that
 is awake, or none. Leaves: modules in which that one change holds, and `seen`: the numbers of those that were
 passed asleep. A process that was started by another writes what it has seen into a file of the folder.
+Whoever compiles a module from its source (`typed_python`) is given the text with the change in it.
 It imports nothing of this project: a test's child process finds it by its path alone.
 """
 
 from __future__ import annotations
 
 import builtins
+import inspect
 import json
 import marshal
 import os
@@ -16,13 +18,14 @@ import subprocess
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 CALL = "__mutant__"
 FOLDER, AWAKE, OWNER = "MUTANTS_FOLDER", "MUTANT_AWAKE", "MUTANTS_OWNER"  # environment
 NONE = -1
 seen: set[int] = set()
+_compiled: set[int] = set()  # stand in a source that was read: machine code made of it tells nothing
 _state = [NONE, NONE]  # the one that is awake; the process that reads `seen`
 
 
@@ -39,6 +42,12 @@ def wake(number: int) -> None:
     _state[:] = number, os.getpid()
 
 
+def forget() -> None:
+    """Another test begins. What was compiled may run in it unseen."""
+    seen.clear()
+    seen.update(_compiled)
+
+
 def install() -> None:
     folder = Path(os.environ[FOLDER])
     index: dict[str, str] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
@@ -51,7 +60,23 @@ def install() -> None:
         return marshal.loads((folder / kept).read_bytes()) if kept else plain(self, fullname)
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    inspect.getsource = _sources(folder)  # type: ignore[assignment]
     _lead_children(folder)
+
+
+def _sources(folder: Path) -> Callable[[Any], str]:
+    """A module's source as the mutant that is awake changes it."""
+    plain: Callable[[Any], str] = inspect.getsource
+    texts: dict[str, dict[str, str]] = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+
+    def getsource(thing: Any) -> str:
+        changed = texts.get(str(thing.__file__), {}) if isinstance(thing, ModuleType) else {}
+        asked: Callable[[int], bool] = getattr(builtins, CALL)
+        _compiled.update(map(int, changed))
+        awake = [text for number, text in changed.items() if asked(int(number))]
+        return awake[0] if awake else plain(thing)
+
+    return getsource
 
 
 def _asked(folder: Path) -> Callable[[int], bool]:

@@ -50,6 +50,9 @@ def test_changes_are_small_lawful_and_spare_messages(mutate: ModuleType) -> None
         (10, "and/or", "(a == b or a)"), (10, "condition dropped", "(a == b)"),
         (10, "comparison", "(a != b)"),
     }  # fmt: skip
+    numbers = {mutant.name: n for n, mutant in enumerate(found[::2])}
+    texts = mutate.texts("trilobite/base/a.py", SOURCE, numbers)
+    assert texts == {n: changed(mutant, SOURCE) for n, mutant in enumerate(found[::2])}
     for mutant in found:
         text = changed(mutant, SOURCE)
         assert text != SOURCE
@@ -236,10 +239,11 @@ def never_ends(n):
         n = 0
     return n
 """
-TESTS = """import os, subprocess, sys, time
+COMPILED = "def compiled(a):\n    return a + 17\n"
+TESTS = """import inspect, os, subprocess, sys, time
 from pathlib import Path
 import pytest
-from trilobite.base import a
+from trilobite.base import a, b
 def test_looks():
     assert a.noticed(1) == 2
 def test_does_not_look():
@@ -255,6 +259,10 @@ def test_a_process():
     text = "from trilobite.base.a import seen_by_a_process as f; print(f(14))"
     here = {"PYTHONPATH": str(Path(a.__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", text], env=here, capture_output=True).stdout == b"1\\n"
+NAMES = {}
+def test_a_source():
+    NAMES or exec(inspect.getsource(b), NAMES)
+    assert NAMES["compiled"](3) == 20
 def test_it_ends():
     assert a.never_ends(17) == 0
 """
@@ -274,6 +282,7 @@ mutate.main()
 def test_a_campaign_tells_who_is_noticed_by_whom(mutate: ModuleType, tree: Path, root: Path) -> None:
     """The source stays as it is; what fails anyway or is slow is no witness; children have the fault, too."""
     (tree / "trilobite/base/a.py").write_text(PACKAGE)
+    (tree / "trilobite/base/b.py").write_text(COMPILED)
     (tree / "tests/errors/test_a.py").write_text(TESTS)
     (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     subprocess.run(["git", "add", "-A"], cwd=tree, check=True)
@@ -289,10 +298,11 @@ def test_a_campaign_tells_who_is_noticed_by_whom(mutate: ModuleType, tree: Path,
     assert found["called", "6"] == found["called", "(noticed(a) + 5)"] == "survived"
     assert found["seen_by_a_broken_test", "8"] == found["seen_by_a_slow_test", "12"] == "not reached"
     assert found["seen_by_a_process", "14"] == "killed"
+    assert found["compiled", "18"] == found["compiled", "(a - 17)"] == "killed"
     assert found["never_ends", "1"] == "timed out"
     rows = [json.loads(line) for line in (campaign.folder / "verdicts.jsonl").read_text().splitlines()]
     assert {row["witness"].rpartition("::")[2] for row in rows if row["verdict"] == "killed"} == {
-        "test_looks", "test_a_process",
+        "test_looks", "test_a_process", "test_a_source",
     }  # fmt: skip
     assert len({row["number"] for row in rows}) == len(rows)
     subprocess.run([*command, "--whole"], cwd=root, check=True, capture_output=True, timeout=200)
