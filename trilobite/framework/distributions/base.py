@@ -65,16 +65,21 @@ class Distribution:
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution for a larger batch: its parameters are repeated as views."""
-        new, had = tuple(batch_shape), len(self._batch_shape)
+        new = tuple(batch_shape)
         out = copy.copy(self) if _instance is None else _instance
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and tuple(value.shape[:had]) == tuple(self._batch_shape):
-                value = op("broadcast_to")(value, (*new, *value.shape[had:]))
-            elif isinstance(value, Distribution):
-                value = value.expand((*new, *value.batch_shape[had:]))
-            out.__dict__[name] = value
+            out.__dict__[name] = self._expanded(value, new)
         out.__dict__["_batch_shape"] = Size(new)
         return out
+
+    def _expanded(self, value: Any, new: tuple[Any, ...]) -> Any:
+        """A parameter as it is for a batch of another shape."""
+        had = len(self._batch_shape)
+        if isinstance(value, Tensor) and tuple(value.shape[:had]) == tuple(self._batch_shape):
+            return op("broadcast_to")(value, (*new, *value.shape[had:]))
+        if isinstance(value, Distribution):
+            return value.expand((*new, *value.batch_shape[had:]))
+        return tuple(self._expanded(each, new) for each in value) if type(value) is tuple else value
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """For `expand` of a class written for PyTorch: an object that its parameters are put into."""

@@ -31,12 +31,13 @@ def _broadcast_type(x: TensorType, shape: Shape, axes: tuple[int, ...]) -> Tenso
         len(axes) == len(x.shape)
         and list(axes) == sorted(set(axes))
         and all(0 <= a < len(shape) for a in axes)
+        and not any(isinstance(d, int) and d < 0 for d in shape)
     )
     if not fits or any(d not in (1, shape[a]) for d, a in zip(x.shape, axes, strict=True)):
         raise ShapeError(
             f"broadcast of {x} to {list(shape)} along axes {list(axes)}",
             where=user_location(),
-            expected="sizes equal or 1",
+            expected="sizes equal or 1, and none below 0",
         )
     return TensorType(shape, x.dtype)
 
