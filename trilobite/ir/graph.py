@@ -79,6 +79,12 @@ class Equation:
         types = result_types(primitive, [v.type for v in inputs], attributes)
         return Equation(primitive, tuple(inputs), attributes, tuple(map(Var, types)), location)
 
+    def reading(self, inputs: tuple[Var, ...]) -> Equation:
+        """The same of other operands; itself if they are the same."""
+        if inputs == self.inputs:
+            return self
+        return Equation(self.primitive, inputs, self.attributes, self.outputs, self.location)
+
     def regions(self) -> Iterator[tuple[str, Graph]]:
         """The graphs among the attributes, by name (`branches.0` for one of several)."""
         for name, value in self.attributes.items():

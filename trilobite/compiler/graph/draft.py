@@ -22,8 +22,7 @@ class Draft:
         """An equation that reads what stands for its operands."""
         if not any(v in self.now for v in e.inputs):
             return e
-        inputs = tuple(self.now.get(v, v) for v in e.inputs)
-        return Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
+        return e.reading(tuple(self.now.get(v, v) for v in e.inputs))
 
     def put(self, values: Iterable[Var], instead: Iterable[Var]) -> None:
         """From now on readers of some values read others."""

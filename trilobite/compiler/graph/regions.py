@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trilobite.ir.graph import Equation, Graph, Var
-from trilobite.ir.types import Affine
+from trilobite.ir.types import Affine, TensorType
 
 ALIASES = frozenset({"reshape", "stop_gradient", "barrier"})
 """Equations whose result is their operand under another type: no step, the same memory."""
@@ -91,6 +91,11 @@ def extent(shape: Sequence[Any]) -> float:
     for d in shape:
         total *= d.bounds()[1] if isinstance(d, Affine) else d
     return total
+
+
+def bytes_of(t: TensorType) -> float:
+    """How many bytes, at most."""
+    return extent(t.shape) * t.dtype.itemsize
 
 
 def uses(graph: Graph) -> Counter[Var]:

@@ -33,6 +33,19 @@ from trilobite.ir.primitives.common import integer_range
 from trilobite.ir.types import TensorType
 
 Counters = Counter[str]
+
+
+class _Uncounted(Counters):
+    """What a pass counts for nobody: forgotten at once."""
+
+    def __setitem__(self, key: str, value: int) -> None:
+        pass
+
+    def update(self, *counts: Any, **named: Any) -> None:
+        pass
+
+
+UNCOUNTED: Counters = _Uncounted()
 Element = np.ndarray[Any, Any]  # of no dimensions
 _VALUES, _NUMBERS = frozenset("xyzp"), frozenset("cd")
 _FUEL = 64  # firings that one equation may cause; the tables terminate far below, which tests check

@@ -57,7 +57,7 @@ def _layouts(x: tuple[int, ...], y: tuple[int, ...], contract: Axes, batch: Axes
 
 
 @cache
-def _wide(operand: DType, result: DType) -> DType:
+def wide_dtype(operand: DType, result: DType) -> DType:
     """What products are added in: the accumulator of the operands, or a wider result."""
     if is_integer(result):
         return (
@@ -136,7 +136,7 @@ def small_product(x: Array, y: Array) -> Array | None:
 
 
 def _dot(x: Array, y: Array, contract: Axes, batch: Axes, dtype: DType) -> Array:
-    wide = _wide(x.dtype, dtype)
+    wide = wide_dtype(x.dtype, dtype)
     if not batch[0] and x.ndim == y.ndim == 2 and len(contract[0]) == 1:  # already two matrices
         a, b = (x if contract[0] == (1,) else x.T), (y if contract[1] == (0,) else y.T)
         out = _product(np.ascontiguousarray(a, wide), np.ascontiguousarray(b, wide))

@@ -143,14 +143,14 @@ def _chosen(x: Value, kind: Kind, **window: Any) -> Value:
     return window_argmax(x if kind == "max" else table["neg"](x), **window)
 
 
-def _window(size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints) -> dict[str, Ints]:
+def window_of(size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints) -> dict[str, Ints]:
     return {"size": size, "stride": stride, "low": low, "high": high, "dilation": dilation}
 
 
 def _reduce_jvp(
     t: Value, x: Value, *, size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints, kind: Kind
 ) -> Value:
-    window = _window(size, stride, low, high, dilation)
+    window = window_of(size, stride, low, high, dilation)
     if kind == "sum":
         return window_reduce(t, kind=kind, **window)
     return window_gather(t, _chosen(x, kind, **window), rank=len(size))
@@ -159,7 +159,7 @@ def _reduce_jvp(
 def _reduce_vjp(
     t: Value, x: Value, *, size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints, kind: Kind
 ) -> Value:
-    window = _window(size, stride, low, high, dilation)
+    window = window_of(size, stride, low, high, dilation)
     plane = x.shape[x.ndim - len(size) :]
     if kind == "sum":
         return _spread_windows(t, plane, **window)
@@ -195,13 +195,13 @@ def _leading(name: str) -> Any:
     return rule
 
 
-def _reduce_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
+def reduce_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
     return elements(outputs) * count(size_of(attrs["size"]))
 
 
 window_reduce: Primitive = Primitive(
     "window_reduce", "x", type=_reduce_type, evaluate=array_rule(_window_reduce),
-    jvp=(_reduce_jvp,), vjp=(_reduce_vjp,), batch=_leading("window_reduce"), cost=_reduce_cost,
+    jvp=(_reduce_jvp,), vjp=(_reduce_vjp,), batch=_leading("window_reduce"), cost=reduce_cost,
     doc="largest, smallest or sum of each window; the slope of max and min goes to the first of equals",
 )  # fmt: skip
 
@@ -266,7 +266,7 @@ def _argmax_type(
 window_argmax: Primitive = Primitive(
     "window_argmax", "x", type=_argmax_type, evaluate=array_rule(_window_argmax),
     jvp=Absent("positions have no slope"), vjp=Absent("positions have no slope"),
-    batch=_leading("window_argmax"), cost=_reduce_cost,
+    batch=_leading("window_argmax"), cost=reduce_cost,
     doc="flat index in the plane of each window's largest: first of equals, NaN before all, -1 if none",
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from trilobite.compiler.graph.bounded.scope import (
 )
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitive import Value, table
-from trilobite.ir.types import Affine, Dim, TensorType
+from trilobite.ir.types import Affine, Dim, TensorType, size_of
 
 
 def _full(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
@@ -91,7 +91,7 @@ def _groups(old: list[Dim], new: list[Dim]) -> list[tuple[list[Dim], list[Dim]]]
     found: list[tuple[list[Dim], list[Dim]]] = []
     while old or new:
         a, b = [old.pop(0)] if old else [], [new.pop(0)] if new else []
-        while (x := _product(a)) != (y := _product(b)):
+        while (x := size_of(a)) != (y := size_of(b)):
             if not old and not new:
                 raise OneByOne("a reshape whose sizes cannot be compared")
             if new and (not old or top(x) > top(y)):
@@ -100,13 +100,6 @@ def _groups(old: list[Dim], new: list[Dim]) -> list[tuple[list[Dim], list[Dim]]]
                 a.append(old.pop(0))
         found.append((a, b))
     return found
-
-
-def _product(sizes: Sequence[Dim]) -> Dim:
-    total: Dim = 1
-    for n in sizes:
-        total = total * n
-    return total
 
 
 def _slice(s: Scope, e: Equation, values: Sequence[Value]) -> Value:

@@ -13,18 +13,17 @@ from collections.abc import Hashable
 from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import know_effects, on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var, exact
 
 # Exchanging the operands of these changes no bit. (maximum of 0.0 and -0.0 is the second one.)
 COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
 
 
-def cse(graph: Graph, counters: Counters | None = None) -> Graph:
+def cse(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph without repeated work."""
-    counted = Counters() if counters is None else counters
     know_effects(graph)
-    return on_every_graph(graph, lambda g: _merged(g, counted))
+    return on_every_graph(graph, lambda g: _merged(g, counters))
 
 
 def _merged(graph: Graph, counters: Counters) -> Graph:

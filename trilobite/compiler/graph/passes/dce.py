@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from trilobite.compiler.graph.regions import CONTROL, know_effects
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import Affine, Symbol, symbols_of
 
 Task = Generator[Any, Any, Any]  # yields tasks whose results it waits for: regions may nest to any depth
 
 
-def dce(graph: Graph, counters: Counters | None = None) -> Graph:
+def dce(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph without what nothing needs."""
     know_effects(graph)
-    found: Graph = _finish(_pruned(graph, graph.outputs, Counters() if counters is None else counters))
+    found: Graph = _finish(_pruned(graph, graph.outputs, counters))
     return found
 
 

@@ -19,7 +19,7 @@ from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.stable import stable_values
 from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import uses
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.types import Shape, TensorType
@@ -64,7 +64,7 @@ class Chain:
 def fold_batch_norm(
     graph: Graph,
     stable: Collection[int] = (),
-    counters: Counters | None = None,
+    counters: Counters = UNCOUNTED,
     large: int | None = USUAL.scaled,
 ) -> Graph:
     """The graph with scales and shifts of channels inside the weights; with `large=None` inside all of them,
@@ -80,15 +80,10 @@ def fold_batch_norm(
         chain = chains.get(e.outputs[0]) if e.outputs else None
         if chain is not None:
             writer.write(chain, e)
-            _count(counters, chain)
+            counters[chain.root.equation.primitive.name] += 1
         elif id(e) not in gone:
             writer.equations.append(e)
     return Graph(graph.inputs, writer.equations, graph.outputs, graph.name)
-
-
-def _count(counters: Counters | None, chain: Chain) -> None:
-    if counters is not None:
-        counters[chain.root.equation.primitive.name] += 1
 
 
 # -- finding -------------------------------------------------------------------------------------------------

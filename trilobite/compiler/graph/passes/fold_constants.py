@@ -14,7 +14,7 @@ import numpy as np
 from trilobite.compiler.graph.draft import Draft, spliced
 from trilobite.compiler.graph.passes.dce import has_effect
 from trilobite.compiler.graph.regions import extent, on_every_graph
-from trilobite.compiler.graph.rewrite import Counters, filled
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters, filled
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine
@@ -31,10 +31,9 @@ _APART = frozenset(
 )
 
 
-def fold_constants(graph: Graph, counters: Counters | None = None, *, cap: int = CAP) -> Graph:
+def fold_constants(graph: Graph, counters: Counters = UNCOUNTED, *, cap: int = CAP) -> Graph:
     """The graph with results of constants in place of what computes them."""
-    counted = Counters() if counters is None else counters
-    return on_every_graph(graph, lambda g: _Folder(g, counted, cap).run())
+    return on_every_graph(graph, lambda g: _Folder(g, counters, cap).run())
 
 
 class _Folder(Draft):

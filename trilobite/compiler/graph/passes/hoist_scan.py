@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from trilobite.compiler.graph.draft import Draft
 from trilobite.compiler.graph.passes.dce import has_effect
-from trilobite.compiler.graph.regions import extent, on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.regions import bytes_of, on_every_graph
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
@@ -43,10 +43,9 @@ class Carry(NamedTuple):
     end: Var
 
 
-def hoist_scan(graph: Graph, counters: Counters | None = None) -> Graph:
+def hoist_scan(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with less in its loops."""
-    counted = Counters() if counters is None else counters
-    return on_every_graph(graph, lambda g: _hoisted(g, counted))
+    return on_every_graph(graph, lambda g: _hoisted(g, counters))
 
 
 def _hoisted(graph: Graph, counters: Counters) -> Graph:
@@ -246,7 +245,7 @@ class _Loop:
         if any(v in fixed for v in term.inputs):
             return None
         new = [v for v in dict.fromkeys(term.inputs) if v not in known]
-        if sum(_bytes(v.type) for v in new) > 2 * _bytes(c.inner.type):
+        if sum(bytes_of(v.type) for v in new) > 2 * bytes_of(c.inner.type):
             return None
         length = self.equation.attributes["length"]
         for v in new:
@@ -309,7 +308,3 @@ def _over_steps(term: Equation) -> dict[str, Any]:
 
 def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(a + 1 for a in axes)
-
-
-def _bytes(t: TensorType) -> float:
-    return extent(t.shape) * t.dtype.itemsize

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from trilobite.compiler.graph.passes.hoist_scan import Pair, Written, invariant_steps, with_loops
 from trilobite.compiler.graph.regions import on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 
 
-def hoist_while(graph: Graph, counters: Counters | None = None) -> Graph:
+def hoist_while(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with less in its loops."""
-    counted = Counters() if counters is None else counters
-    return on_every_graph(graph, lambda g: with_loops(g, "while", lambda e, _: _written(e, counted)))
+    return on_every_graph(graph, lambda g: with_loops(g, "while", lambda e, _: _written(e, counters)))
 
 
 class _Region:

@@ -15,7 +15,7 @@ from typing import Any
 from trilobite.base.locations import UNKNOWN, Location
 from trilobite.compiler.graph.draft import Draft, spliced
 from trilobite.compiler.graph.regions import control_regions, on_every_graph, outer_first, with_regions
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.transforms.composite import composites
 from trilobite.ir.types import Symbol, TensorType, bind_symbols, substitute, symbols_of
@@ -28,9 +28,8 @@ def nobody(e: Equation) -> bool:
     return False
 
 
-def inline(graph: Graph, claimed: Claimed = nobody, counters: Counters | None = None) -> Graph:
+def inline(graph: Graph, claimed: Claimed = nobody, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with the bodies of all calls that nobody claims in their place."""
-    counted = Counters() if counters is None else counters
 
     def inner(e: Equation) -> Sequence[Graph]:
         if e.primitive.name != "call":
@@ -39,12 +38,12 @@ def inline(graph: Graph, claimed: Claimed = nobody, counters: Counters | None = 
 
     flat: dict[int, Graph] = {}
     for g in reversed(outer_first(graph, inner)):
-        flat[id(g)] = _flattened(g, inner, flat, counted)
+        flat[id(g)] = _flattened(g, inner, flat, counters)
     return flat[id(graph)]
 
 
 def _flattened(
-    graph: Graph, inner: Callable[[Equation], Sequence[Graph]], flat: Mapping[int, Graph], counted: Counters
+    graph: Graph, inner: Callable[[Equation], Sequence[Graph]], flat: Mapping[int, Graph], counters: Counters
 ) -> Graph:
     """The graph, given what the graphs inside have become."""
     draft = Draft(graph)
@@ -57,7 +56,7 @@ def _flattened(
             equations, results = spliced(body, e.inputs, partial(_place, e))
             draft.equations += equations
             draft.put(e.outputs, results)
-            counted[f"call {e.attributes['name']}"] += 1
+            counters[f"call {e.attributes['name']}"] += 1
         else:
             draft.equations.append(with_regions(e, lambda r: flat[id(r)]) if regions else e)
     return draft.finished()

@@ -9,7 +9,7 @@ linear layer whose operand has its channels last already is a product of matrice
 from __future__ import annotations
 
 from trilobite.base.dtypes import FLOATS
-from trilobite.compiler.graph.rewrite import Counters, Match, Rule, by_head, rewrite
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters, Match, Rule, by_head, rewrite
 from trilobite.ir.graph import Graph, Var
 
 
@@ -35,6 +35,6 @@ RULES = (Rule("transpose(dot(x, y))", _as_convolution, FLOATS, exact=False),)
 _RULES = by_head(RULES)
 
 
-def linear_to_conv(graph: Graph, counters: Counters | None = None) -> Graph:
+def linear_to_conv(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with linear layers over axis 1 of images as convolutions."""
-    return rewrite(graph, _RULES, Counters() if counters is None else counters)
+    return rewrite(graph, _RULES, counters)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from trilobite.compiler.graph.passes.fold_batch_norm import has_only_channels
 from trilobite.compiler.graph.passes.stable import stable_values
 from trilobite.compiler.graph.pipeline import USUAL
-from trilobite.compiler.graph.regions import extent, uses
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.regions import bytes_of, uses
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var, exact
 from trilobite.ir.primitive import table
 from trilobite.ir.primitives.dot import free_axes
@@ -45,7 +45,7 @@ class Branch(NamedTuple):
 def merge_branches(
     graph: Graph,
     stable: Collection[int] = (),
-    counters: Counters | None = None,
+    counters: Counters = UNCOUNTED,
     *,
     largest: int = USUAL.merged,
 ) -> Graph:
@@ -59,8 +59,7 @@ def merge_branches(
     for e in graph.equations:
         if id(e) in first:
             equations += _merged(first[id(e)])
-            if counters is not None:
-                counters[e.primitive.name] += len(first[id(e)])
+            counters[e.primitive.name] += len(first[id(e)])
         elif id(e) not in gone:
             equations.append(e)
     return Graph(graph.inputs, equations, graph.outputs, graph.name)
@@ -83,7 +82,7 @@ class _Finder:
             if not group or self._is_there(e.inputs[1], group[0].product):
                 group.append(Branch(e))
         groups = [self._with_biases(g) for g in found.values() if len(g) > 1]
-        return [g for g in groups if sum(_bytes(b.product.outputs[0].type) for b in g) <= largest]
+        return [g for g in groups if sum(bytes_of(b.product.outputs[0].type) for b in g) <= largest]
 
     def _is_there(self, v: Var, head: Equation) -> bool:
         """The merged product stands where the first one did, so what it reads must be there by then."""
@@ -135,10 +134,6 @@ def _key(e: Equation, form: Form) -> Hashable:
     beside = tuple(d for i, d in enumerate(w.shape) if i != form.weights)
     attributes = tuple((k, exact(e.attributes[k])) for k in sorted(e.attributes))
     return e.primitive.name, e.inputs[0], attributes, beside, w.dtype
-
-
-def _bytes(t: TensorType) -> float:
-    return extent(t.shape) * t.dtype.itemsize
 
 
 def _merged(group: Sequence[Branch]) -> list[Equation]:

@@ -12,7 +12,7 @@ from trilobite.base.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.graph.pipeline import USUAL
 from trilobite.compiler.graph.regions import extent, on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
@@ -22,7 +22,7 @@ _SHORT = (bfloat16, float16)
 
 
 def mixed_precision(
-    graph: Graph, dtype: str = "", counters: Counters | None = None, *, fewest: int = USUAL.shortened
+    graph: Graph, dtype: str = "", counters: Counters = UNCOUNTED, *, fewest: int = USUAL.shortened
 ) -> Graph:
     """The graph with operands of large products in a short format; unchanged for no dtype."""
     if not dtype:
@@ -34,8 +34,7 @@ def mixed_precision(
             expected=f"one of {', '.join(d.name for d in _SHORT)}",
             remedy='mixed_precision="bfloat16", or none for float32 throughout',
         )
-    counted = Counters() if counters is None else counters
-    return on_every_graph(graph, lambda g: _shortened(g, short, fewest, counted))
+    return on_every_graph(graph, lambda g: _shortened(g, short, fewest, counters))
 
 
 def _shortened(graph: Graph, short: DType, fewest: int, counters: Counters) -> Graph:
@@ -49,8 +48,7 @@ def _shortened(graph: Graph, short: DType, fewest: int, counters: Counters) -> G
             if v not in cast:
                 cast[v] = Var(TensorType(v.type.shape, short))
                 equations.append(Equation(table["cast"], (v,), {"dtype": short}, (cast[v],), e.location))
-        inputs = tuple(cast[v] for v in e.inputs)
-        equations.append(Equation(e.primitive, inputs, e.attributes, e.outputs, e.location))
+        equations.append(e.reading(tuple(cast[v] for v in e.inputs)))
         counters[e.primitive.name] += 1
     return Graph(graph.inputs, equations, graph.outputs, graph.name) if cast else graph
 

@@ -8,16 +8,15 @@ residuals, most of which are its operands.)
 from __future__ import annotations
 
 from trilobite.compiler.graph.draft import Draft
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 
 
-def narrow_calls(graph: Graph, counters: Counters | None = None) -> Graph:
+def narrow_calls(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with narrower calls."""
-    counted = Counters() if counters is None else counters
     draft = Draft(graph)
     for e in map(draft.current, graph.equations):
-        draft.equations.append(_narrowed(e, draft.now, counted))
+        draft.equations.append(_narrowed(e, draft.now, counters))
     return draft.finished()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from trilobite.base.dtypes import FLOATS, INTEGERS, float8_e8m0fnu
 from trilobite.compiler.graph.rewrite import (
+    UNCOUNTED,
     Counters,
     Match,
     Rule,
@@ -55,6 +56,6 @@ RULES = (
 _RULES = by_head(RULES)
 
 
-def reduce_strength(graph: Graph, counters: Counters | None = None) -> Graph:
+def reduce_strength(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph in cheaper operations."""
-    return rewrite(graph, _RULES, Counters() if counters is None else counters)
+    return rewrite(graph, _RULES, counters)

@@ -20,7 +20,7 @@ from trilobite.base.dtypes import bits
 from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import extent
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine, TensorType
@@ -52,9 +52,8 @@ class Choice:
     cost: float
 
 
-def rematerialise(graph: Graph, budget: int = 0, counters: Counters | None = None) -> Graph:
+def rematerialise(graph: Graph, budget: int = 0, counters: Counters = UNCOUNTED) -> Graph:
     """The graph within that many bytes, or as near as cheap values allow; unchanged for a budget of 0."""
-    counted = Counters() if counters is None else counters
     for _ in range(_ROUNDS if budget else 0):
         lives = Lives(graph)
         point, most = lives.peak()
@@ -65,8 +64,8 @@ def rematerialise(graph: Graph, budget: int = 0, counters: Counters | None = Non
         if Lives(new).peak()[1] >= most:
             break
         graph = new
-        counted["values"] += len(chosen)
-        counted["bytes"] += int(sum(c.saved for c in chosen.values()))
+        counters["values"] += len(chosen)
+        counters["bytes"] += int(sum(c.saved for c in chosen.values()))
     return graph
 
 
@@ -190,11 +189,9 @@ class _Writer:
 
     def run(self) -> Graph:
         for i, e in enumerate(self.graph.equations):
+            # operands first: what they need comes before the equation
             inputs = tuple(self._now(v, i) for v in e.inputs)
-            same = inputs == e.inputs
-            self.equations.append(
-                e if same else Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
-            )
+            self.equations.append(e.reading(inputs))
         return Graph(self.graph.inputs, self.equations, self.graph.outputs, self.graph.name)
 
     def _now(self, v: Var, at: int) -> Var:

@@ -9,7 +9,7 @@ is sink_shapes'.
 from __future__ import annotations
 
 from trilobite.compiler.graph.passes.rules import arithmetic, casts, choice, pointwise, reductions, shapes
-from trilobite.compiler.graph.rewrite import Counters, by_head, rewrite
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters, by_head, rewrite
 from trilobite.ir.graph import Graph
 
 TABLE = (
@@ -24,7 +24,6 @@ _PLAIN = by_head(TABLE)
 _REASSOCIATING = by_head(TABLE, arithmetic.REASSOCIATE)
 
 
-def simplify(graph: Graph, counters: Counters | None = None, *, reassociate: bool = False) -> Graph:
+def simplify(graph: Graph, counters: Counters = UNCOUNTED, *, reassociate: bool = False) -> Graph:
     """The graph in simpler terms."""
-    counted = Counters() if counters is None else counters
-    return rewrite(graph, _REASSOCIATING if reassociate else _PLAIN, counted)
+    return rewrite(graph, _REASSOCIATING if reassociate else _PLAIN, counters)

@@ -19,7 +19,7 @@ from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.passes.rules.shapes import repeated, reshaped
 from trilobite.compiler.graph.passes.simplify import TABLE
 from trilobite.compiler.graph.regions import extent
-from trilobite.compiler.graph.rewrite import Counters, Match, Rule, by_head, rewrite
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters, Match, Rule, by_head, rewrite
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitives.dot import free_axes
 from trilobite.ir.primitives.shape import inverse
@@ -299,9 +299,8 @@ TURNING = (Rule("transpose(dot(x, y))", _give_transposed, exact=False),)
 _SINKING, _TURNING = by_head(TABLE, SINKING), by_head(TURNING)
 
 
-def sink_shapes(graph: Graph, counters: Counters | None = None) -> Graph:
+def sink_shapes(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with work on the small shape and moves of data removed."""
-    counted = Counters() if counters is None else counters
     # Products first: a transpose that sank below other work could no longer be the product's own.
-    turned = rewrite(graph, _TURNING, counted)
-    return rewrite(dce(rewrite(turned, _SINKING, counted)), _TURNING, counted)
+    turned = rewrite(graph, _TURNING, counters)
+    return rewrite(dce(rewrite(turned, _SINKING, counters)), _TURNING, counters)

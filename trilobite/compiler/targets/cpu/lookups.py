@@ -5,11 +5,12 @@ Enters: a region of one `lookup`. Leaves: one step of one kernel for every size.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from trilobite.base.dtypes import uint8
 from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
+from trilobite.compiler.targets.cpu.contraction.runs import each_vector
 from trilobite.compiler.targets.cpu.contraction.sizes import product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.emit.lookup import lookup
@@ -54,11 +55,7 @@ def _kernel(host: Host, words: _Words[str]) -> NativeKernel:
     w: _Words[Value] = read(t, words)
     first = t.mul(t.begin, _RUN)
     last = t.smin(t.mul(t.end, _RUN), w.size)
-    whole = t.add(first, t.and_(t.sub(last, first), -_LANES))
-    with t.loop(first, whole, _LANES, name="bytes") as i:
-        _some(t, w, i.index, None)
-    with t.when(t.icmp("slt", whole, last)):
-        _some(t, w, whole, t.sub(last, whole))
+    each_vector(t, _LANES, last, partial(_some, t, w), first, name="bytes")
     return NativeKernel("lookup", t.module())
 
 

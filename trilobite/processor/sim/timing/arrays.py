@@ -48,17 +48,13 @@ def _least(a: Any, b: Any) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
 
 
-def _most(a: Any, b: Any) -> Any:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
-
-
 def row_stationary(mfu: MatrixUnit, rate_format: str, m: Any, pairs: Any, taps: int, kh: int, q: Any) -> Any:
     """A set of elements, the filter's rows by the output's, does one pair of an input and an output channel:
     each element convolves a row of `q` outputs in `q` times a filter row's steps. As many sets as fit lie
     beside and above each other; what does not fit folds.
     """
     outputs, steps = ceil_div(m, q), ceil_div(taps, kh) * q
-    sets = max(1, mfu.rows // kh) * _most(1, mfu.cols // outputs) * mfu.count
+    sets = max(1, mfu.rows // kh) * _larger(1, mfu.cols // outputs) * mfu.count
     folds = ceil_div(kh, mfu.rows) * ceil_div(outputs, mfu.cols)
     scale = mfu.rows * mfu.cols * mfu.count
     busy = ceil_div(folds * ceil_div(pairs, sets) * steps * scale, mfu.macs_per_cycle[rate_format])

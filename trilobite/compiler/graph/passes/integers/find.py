@@ -33,7 +33,7 @@ from trilobite.compiler.graph.passes.integers.forms import (
 from trilobite.compiler.graph.passes.integers.products import product
 from trilobite.compiler.graph.passes.integers.sums import clamped, drained, plain, scaled, with_bias
 from trilobite.compiler.graph.regions import on_every_graph, uses
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import size_of
 
@@ -42,17 +42,16 @@ _TESTS = {"le": "maximum", "lt": "maximum", "ge": "minimum", "gt": "minimum"}
 _LARGEST = frozenset({"reduce_max", "reduce_min", "window_reduce"})
 
 
-def integers(graph: Graph, counters: Counters | None = None) -> Graph:
+def integers(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph on integers, as far as it is written between grids."""
-    counted = Counters() if counters is None else counters
-    return on_every_graph(graph, lambda g: _on_integers(g, counted))
+    return on_every_graph(graph, lambda g: _on_integers(g, counters))
 
 
 def _on_integers(graph: Graph, counters: Counters) -> Graph:
     if not any(_reads_bytes(e) for e in graph.equations):
         return graph
     found = Counters()
-    out = dce(_Walk(graph, found).run(), None)
+    out = dce(_Walk(graph, found).run())
     if not found:
         return graph
     counters.update(found)

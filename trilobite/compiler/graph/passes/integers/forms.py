@@ -157,10 +157,7 @@ class Writer:
         return made.outputs[0]
 
     def copied(self, e: Equation, inputs: tuple[Var, ...]) -> None:
-        same = inputs == e.inputs
-        self.equations.append(
-            e if same else Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
-        )
+        self.equations.append(e.reading(inputs))
 
     def constant(self, array: Array, dtype: DType) -> Var:
         flat = array.astype(dtype)

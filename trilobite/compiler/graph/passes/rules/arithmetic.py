@@ -191,10 +191,14 @@ POWERS = (
 )
 
 
+def _factors(m: Match) -> list[float]:
+    return [float(n) for n in (m.number(m["c"]), m.number(m["d"])) if n is not None]
+
+
 def _same_side(m: Match) -> bool:
     """Both factors at least 1, or both at most 1, and their product a normal number: then one product with
     it overflows and underflows where the two would."""
-    c, d = (float(n) for n in (m.number(m["c"]), m.number(m["d"])) if n is not None)
+    c, d = _factors(m)
     with np.errstate(all="ignore"):
         product = m.number(m["c"]) * m.number(m["d"])  # type: ignore[operator]
     alike = (abs(c) >= 1 and abs(d) >= 1) or (abs(c) <= 1 and abs(d) <= 1)
@@ -202,12 +206,12 @@ def _same_side(m: Match) -> bool:
 
 
 def _same_sign(m: Match) -> bool:
-    c, d = (float(n) for n in (m.number(m["c"]), m.number(m["d"])) if n is not None)
+    c, d = _factors(m)
     return _x_varies(m) and c * d > 0 and math.isfinite(c + d)
 
 
 def _finite_sum(m: Match) -> bool:
-    c, d = (float(n) for n in (m.number(m["c"]), m.number(m["d"])) if n is not None)
+    c, d = _factors(m)
     return _x_varies(m) and abs(c) < 2.0**100 and abs(d) < 2.0**100
 
 

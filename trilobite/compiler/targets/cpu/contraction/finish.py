@@ -7,7 +7,7 @@ full.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from trilobite.base.dtypes import DType
@@ -44,6 +44,11 @@ def plain_stride(stride: Dim | Product) -> Dim:
     return stride.words[0] if isinstance(stride, Product) else stride
 
 
+def all_or_some(t: Text, width: Value, columns: int, body: Callable[[Value | None], None]) -> None:
+    """body(None) where all columns of a tile exist, body(width) where only so many do."""
+    t.either(t.icmp("eq", width, columns), lambda: body(None), lambda: body(width))
+
+
 class Store:
     """Emits the store of one vector of sums."""
 
@@ -72,13 +77,13 @@ class Finish(Store):
         """`count` rows of sums, of which `width` columns exist, from `column` on."""
         t, tiling = self.t, self.tiling
 
-        def each(full: bool) -> None:
+        def each(some: Value | None) -> None:
             with t.loop(0, count, name="row") as r:
                 row = t.load_type("i64", t.address(rows, t.mul(r.index, 8)))
                 line = t.address(sums, t.mul(r.index, tiling.columns * tiling.size))
-                self.line(line, self.row(row), column, None if full else width)
+                self.line(line, self.row(row), column, some)
 
-        t.either(t.icmp("eq", width, tiling.columns), lambda: each(True), lambda: each(False))
+        all_or_some(t, width, tiling.columns, each)
 
     def line(self, sums: Value, places: Places, column: Value, width: Value | None) -> None:
         """The sums of one row; of its columns only `width` exist (None: all)."""

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from trilobite.base.dtypes import DType, accumulator, bits, bool_, int32, int64, is_integer
+from trilobite.base.dtypes import DType, accumulator, bool_, int64
 from trilobite.compiler.targets.cpu.loops.combine import identity
 from trilobite.compiler.targets.cpu.loops.index import (
     Index,
@@ -43,7 +41,7 @@ from trilobite.compiler.targets.cpu.loops.ir import (
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitive import table
-from trilobite.ir.primitives.dot import free_axes
+from trilobite.ir.primitives.dot import free_axes, wide_dtype
 from trilobite.ir.types import Dim, Shape, TensorType
 
 Indices = tuple[Index, ...]
@@ -101,19 +99,12 @@ def _looped(names: Sequence[str], shape: Sequence[Dim], *body: Node) -> tuple[No
     return body
 
 
-def _wide(operand: DType, result: DType) -> DType:
-    """What terms are added in. 4-bit numbers are narrowed at the end, which wraps alike."""
-    if is_integer(result):
-        return int32 if bits(result) < 8 else result
-    return np.promote_types(accumulator(operand), accumulator(result))
-
-
 def _sum_of_products(
     e: Equation, over: tuple[list[str], Sequence[Dim]], first: Load, second: Load
 ) -> tuple[Nest, ...]:
     """Every element of the result (`o0, o1, ...`): the sum over some variables of one load times another."""
     w, out = _Writer(e), e.outputs[0].type
-    wide = _wide(e.inputs[0].type.dtype, out.dtype)
+    wide = wide_dtype(e.inputs[0].type.dtype, out.dtype)
     w.local("sum", wide)
     scalars = Scalars()
     factors = [scalars.cast(w.read(scalars, load), wide) for load in (first, second)]

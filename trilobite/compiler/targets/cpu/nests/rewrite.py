@@ -83,7 +83,7 @@ def _exp_below_one(e: Equation, out: list[Equation]) -> None:
     size, held = Var(x.type), Var(x.type)
     out.append(Equation(table["abs"], (x,), {}, (size,), e.location))
     out.append(Equation(table["neg"], (size,), {}, (held,), e.location))
-    out.append(Equation(e.primitive, (held,), e.attributes, e.outputs, e.location))
+    out.append(e.reading((held,)))
 
 
 def producers(region: Graph) -> Mapping[Var, Equation]:

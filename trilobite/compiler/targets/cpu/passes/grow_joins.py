@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from trilobite.base.records import dataclass
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine, Dim, TensorType, size_of
@@ -49,7 +49,7 @@ class _Family:
         return self.operands[self.counts[self.joins[0].outputs[0]] :]
 
 
-def grow_joins(graph: Graph, counters: Counters | None = None) -> Graph:
+def grow_joins(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with families of joins as values that grow."""
     families = [f for f in _families(graph) if f.pays()]
     if not families:
@@ -57,8 +57,7 @@ def grow_joins(graph: Graph, counters: Counters | None = None) -> Graph:
     rewriting = _Rewriting(families)
     equations = [new for e in graph.equations for new in rewriting.rewritten(e)]
     outputs, last = rewriting.read(graph.outputs)
-    if counters is not None:
-        counters["join that grows"] += sum(len(f.joins) for f in families)
+    counters["join that grows"] += sum(len(f.joins) for f in families)
     return Graph(graph.inputs, [*equations, *last], outputs, graph.name)
 
 
@@ -113,10 +112,7 @@ class _Rewriting:
             return
         inputs, slices = self.read(e.inputs)
         yield from slices
-        if slices or inputs != e.inputs:
-            yield Equation(e.primitive, inputs, e.attributes, e.outputs, e.location)
-        else:
-            yield e
+        yield e.reading(inputs)
 
     def read(self, values: Sequence[Var]) -> tuple[tuple[Var, ...], list[Equation]]:
         """The values as they are now, with the slices that are new."""

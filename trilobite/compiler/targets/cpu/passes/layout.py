@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from trilobite.base.dtypes import is_complex, is_float
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.passes.bytes import (
     BYTES,
@@ -60,7 +60,7 @@ _FORMS = ("conv_integer", "conv_last", "conv_panels", "conv_planes", "conv_winog
 
 def layout(
     graph: Graph, host: Host | None = None, accuracy: str = "default", stable: Collection[int] = (),
-    counters: Counters | None = None,
+    counters: Counters = UNCOUNTED,
 ) -> Graph:  # fmt: skip
     """The graph in channels-last form. `host` decides how wide the panels of weights are. Where weights stay
     between runs (`stable` inputs), convolutions of bytes are worth tiles; with accuracy "strict" none is.
@@ -70,8 +70,7 @@ def layout(
 
         host = features()
     found = _Layout(graph, host, accuracy, stable).run()
-    if counters is not None:
-        counters.update(e.primitive.name for e in found.equations if _is_counted(e))
+    counters.update(e.primitive.name for e in found.equations if _is_counted(e))
     return found
 
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from trilobite.compiler.graph.regions import extent
+from trilobite.compiler.graph.regions import bytes_of
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import TensorType
 
@@ -162,10 +162,6 @@ def _plain(e: Equation) -> Iterator[Var]:
         yield from (*e.inputs, *e.outputs)
 
 
-def _weight(t: TensorType) -> float:
-    return extent(t.shape) * t.dtype.itemsize
-
-
 class _Ballot:
     """The votes of each component, by the order of its root's axes; a value votes once for an order."""
 
@@ -181,7 +177,7 @@ class _Ballot:
             return
         self._cast.add((v, order))
         root, axes = self.components.find(v)
-        self.votes[root][tuple(axes[i] for i in order)] += _weight(v.type)
+        self.votes[root][tuple(axes[i] for i in order)] += bytes_of(v.type)
         if anchor:
             self.anchored.add(root)
         if anchor and wanted:

@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from trilobite.base.dtypes import bits, float32, float64, int4, int32, is_integer, uint4
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.compiler.targets.cpu.contraction.convert import widens
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_for
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES, conv_attributes, exact, moved, panel_attributes
@@ -33,10 +33,10 @@ MANY_ROWS = 256  # from here on packing anew in every run takes no longer than r
 
 
 def prepack(
-    graph: Graph, stable: Collection[Var], counters: Counters | None = None, host: Host | None = None
+    graph: Graph, stable: Collection[Var], counters: Counters = UNCOUNTED, host: Host | None = None
 ) -> Graph:
     """The graph with packed weights; itself if there are none."""
-    return _Packer(graph, stable, Counters() if counters is None else counters, host or features()).run()
+    return _Packer(graph, stable, counters, host or features()).run()
 
 
 class _Packer:

@@ -17,7 +17,7 @@ import numpy as np
 from trilobite.base.dtypes import bits, float32, int32, is_integer
 from trilobite.base.reciprocals import reciprocal_in_two
 from trilobite.compiler.graph.regions import on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES
 from trilobite.compiler.targets.cpu.primitives.rounding import EXACT, is_single
 from trilobite.ir.graph import Equation, Graph, Var
@@ -30,18 +30,18 @@ _MOVES = frozenset({"broadcast", "reshape", "transpose", "slice", "cast"})
 _BYTE = 255  # the largest magnitude of a weight in panels
 
 
-def round_single(graph: Graph, counters: Counters | None = None) -> Graph:
+def round_single(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     return on_every_graph(graph, lambda g: _rounded(g, counters))
 
 
-def _rounded(graph: Graph, counters: Counters | None) -> Graph:
+def _rounded(graph: Graph, counters: Counters) -> Graph:
     if not any(e.primitive.name in _FORMS for e in graph.equations):
         return graph
     makers = {v: e for e in graph.equations for v in e.outputs}
     equations = []
     for e in graph.equations:
         found = _FORMS[e.primitive.name](e, makers) if e.primitive.name in _FORMS else None
-        if found is not None and counters is not None:
+        if found is not None:
             counters[found.primitive.name] += 1
         equations.append(found or e)
     return Graph(graph.inputs, equations, graph.outputs, graph.name)

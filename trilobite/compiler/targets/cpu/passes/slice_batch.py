@@ -18,7 +18,7 @@ from typing import NamedTuple
 from trilobite.base.records import dataclass
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine, TensorType, size_of
@@ -35,7 +35,7 @@ class Caches(NamedTuple):
     idle: float  # operations with each byte below which a layer waits for memory
 
 
-def slice_batch(graph: Graph, caches: Caches, counters: Counters | None = None) -> Graph:
+def slice_batch(graph: Graph, caches: Caches, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with loops over slices of large batches."""
     size = _batch(graph, caches.near)
     if size is None or graph.has_effects:
@@ -44,8 +44,7 @@ def slice_batch(graph: Graph, caches: Caches, counters: Counters | None = None) 
     loops = {at: part for at, es in levels.apart.items() if (part := _part(graph, es, size, caches))}
     if not loops:
         return graph
-    if counters is not None:
-        counters["loop over slices"] += len(loops)
+    counters["loop over slices"] += len(loops)
     return dce(_with_loops(graph, levels, loops))
 
 

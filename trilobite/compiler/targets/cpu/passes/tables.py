@@ -14,7 +14,7 @@ import numpy as np
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.rules.pointwise import POINTWISE
 from trilobite.compiler.graph.regions import on_every_graph
-from trilobite.compiler.graph.rewrite import Counters
+from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.compiler.targets.cpu.emit.lookup import in_registers
 from trilobite.compiler.targets.cpu.passes.bytes import BYTES
 from trilobite.compiler.targets.cpu.primitives.lookup import CODES
@@ -41,7 +41,7 @@ class _Chain(NamedTuple):
     cost: dict[int, int]  # of each equation
 
 
-def tables(graph: Graph, counters: Counters | None = None, host: Host | None = None) -> Graph:
+def tables(graph: Graph, counters: Counters = UNCOUNTED, host: Host | None = None) -> Graph:
     pays = _PAYS if in_registers(host or features()) else _PAYS_FROM_MEMORY
     return on_every_graph(graph, lambda g: _Tables(g, pays).run(counters))
 
@@ -52,7 +52,7 @@ class _Tables:
         self.numbers: dict[Var, Array] = {}  # values that are the same everywhere, as one number
         self.chains: dict[Var, _Chain] = {}
 
-    def run(self, counters: Counters | None) -> Graph:
+    def run(self, counters: Counters) -> Graph:
         if not any(e.primitive.name == "dequantise" for e in self.graph.equations):
             return self.graph
         out: list[Equation] = []
@@ -60,9 +60,9 @@ class _Tables:
             self._note(e)
             found = self._looked_up(e)
             out += found or [e]
-            if found and counters is not None:
+            if found:
                 counters["lookup"] += 1
-        return dce(Graph(self.graph.inputs, out, self.graph.outputs, self.graph.name), None)
+        return dce(Graph(self.graph.inputs, out, self.graph.outputs, self.graph.name))
 
     def _note(self, e: Equation) -> None:
         name, out = e.primitive.name, e.outputs[0] if e.outputs else None

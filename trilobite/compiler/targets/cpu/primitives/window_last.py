@@ -7,7 +7,6 @@ differentiated: they exist only after that is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from trilobite.ir.primitive import Primitive, TargetPrimitive, table
 from trilobite.ir.primitives import window as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
 from trilobite.ir.primitives.conv_geometry import Ints
+from trilobite.ir.primitives.window import reduce_cost, window_of
 from trilobite.ir.types import Shape, TensorType, size_of
 
 Array = np.ndarray[Any, Any]
@@ -67,15 +67,11 @@ def _last(name: str, operands: str, cost: Any, doc: str) -> Primitive:
     )  # fmt: skip
 
 
-def _window_cost(inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: Any) -> float:
-    return elements(outputs) * count(size_of(attrs["size"]))
-
-
 window_last_reduce = _last(
-    "reduce", "x", _window_cost, "window_reduce of x[*batch, *space, C]"
+    "reduce", "x", reduce_cost, "window_reduce of x[*batch, *space, C]"
 )  # fmt: skip
 window_last_argmax = _last(
-    "argmax", "x", _window_cost, "window_argmax of x[*batch, *space, C]: flat places in the plane"
+    "argmax", "x", reduce_cost, "window_argmax of x[*batch, *space, C]: flat places in the plane"
 )  # fmt: skip
 window_last_gather = _last(
     "gather", "x indices", lambda i, o, a: elements(o), "window_gather with channels last"
@@ -86,10 +82,6 @@ window_last_scatter = _last(
 
 
 # -- the backward pass of pooling, in one step each --------------------------------------------------------
-
-
-def _window(size: Ints, stride: Ints, low: Ints, high: Ints, dilation: Ints) -> dict[str, Ints]:
-    return {"size": size, "stride": stride, "low": low, "high": high, "dilation": dilation}
 
 
 def _disjoint(size: Ints, stride: Ints, dilation: Ints) -> bool:
@@ -125,7 +117,7 @@ def _spread_type(
 ) -> TensorType:
     lead = y.ndim - 1 - len(size)
     x = TensorType((*y.shape[:lead], *plane, y.shape[-1]), y.dtype)
-    window = _window(size, stride, low, high, dilation)
+    window = window_of(size, stride, low, high, dilation)
     found = window_last_reduce.type(x, kind="sum", **window)
     places = TensorType(found.shape, np.dtype("int64"))
     result: TensorType = window_last_scatter.type(y, places, plane=plane, disjoint=False)
@@ -141,13 +133,13 @@ def _spread(y: Array, plane: Ints, size: Ints, stride: Ints, low: Ints, high: In
     reach = [(n - 1) * d for n, d in zip(size, dilation, strict=True)]
     before = tuple(r - lo for r, lo in zip(reach, low, strict=True))
     after = tuple(n + lo - e for n, lo, e in zip(plane, low, wide.shape[lead:-1], strict=True))
-    window = _window(size, (1,) * rank, before, after, dilation)
+    window = window_of(size, (1,) * rank, before, after, dilation)
     found: Array = window_last_reduce.evaluate(wide, kind="sum", **window)
     return found
 
 
 window_last_spread = TargetPrimitive(
     "window_last_spread", "y", type=_spread_type, evaluate=array_rule(_spread),
-    cost=_window_cost,
+    cost=reduce_cost,
     doc="the transpose of a windowed sum: each element of the plane gets the sum of y over its windows",
 )  # fmt: skip

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trilobite.base.dtypes import int64
+from trilobite.compiler.targets.cpu.sorting.radix import count_values
 from trilobite.native.llvm.text import Text, Value
-from trilobite.native.llvm.types import constant, vector
 
 BITS = 11  # of a float: sign, exponent and two of the mantissa
 ROOM = 8 << BITS  # bytes of the counts
@@ -38,12 +38,8 @@ def emit_candidates(
 def _candidates(
     t: Text, first_bits: Callable[[Value], Value], n: Value, wanted: Value, words: Value
 ) -> Value:
-    counts, lanes = t.scratch, t.host.lanes(8)
-    with t.loop(0, 1 << BITS, lanes, name="clear") as i:
-        t.store_type(constant(vector("i64", lanes), 0), t.address(counts, i.index, int64), 8)
-    with t.loop(0, n, name="count") as i:
-        at = t.address(counts, first_bits(i.index), int64)
-        t.store_type(t.add(t.load_type("i64", at), 1), at)
+    counts = t.scratch
+    count_values(t, first_bits, n, counts, 1 << BITS)
     nothing = t.constant("i64", 0)
     with t.loop(0, 1 << BITS, carried=[nothing, nothing], name="reach") as i:
         passed, last = i.values

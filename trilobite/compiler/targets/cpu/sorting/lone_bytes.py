@@ -7,8 +7,8 @@ whose equal keys are equal bits, where nothing else goes with them.
 from __future__ import annotations
 
 from trilobite.base.dtypes import DType, bool_, int8, int64, uint8
+from trilobite.compiler.targets.cpu.sorting.radix import count_values
 from trilobite.native.llvm.text import Text, Value
-from trilobite.native.llvm.types import constant, vector
 
 BYTES = (int8, uint8, bool_)
 ROOM = 256 * 8  # bytes of the counts
@@ -18,14 +18,13 @@ def emit_bytes(
     t: Text, dtype: DType, source: Value, target: Value, n: Value, apart: Value, counts: Value
 ) -> None:
     """`n` bytes, `apart` from each other in both."""
-    lanes = t.host.lanes(8)
-    with t.loop(0, 256, lanes, name="clear") as i:
-        t.store_type(constant(vector("i64", lanes), 0), t.address(counts, i.index, int64), 8)
     turned = 128 if dtype == int8 else 0
-    with t.loop(0, n, name="count") as i:
-        found = t.load_type("i8", t.address(source, t.mul(i.index, apart)))
-        at = t.address(counts, t.xor(t.convert("zext", found, "i64"), turned), int64)
-        t.store_type(t.add(t.load_type("i64", at), 1), at)
+
+    def value_at(i: Value) -> Value:
+        found = t.load_type("i8", t.address(source, t.mul(i, apart)))
+        return t.xor(t.convert("zext", found, "i64"), turned)
+
+    count_values(t, value_at, n, counts, 256)
     with t.loop(0, 256, carried=[t.constant("i64", 0)], name="value") as value:
         begin = value.values[0]
         end = t.add(begin, t.load_type("i64", t.address(counts, value.index, int64)))

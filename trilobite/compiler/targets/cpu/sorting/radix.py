@@ -7,6 +7,8 @@ into 256 places; a byte that all words share is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trilobite.base.dtypes import int64
 from trilobite.native.llvm.text import Text, Value
 from trilobite.native.llvm.types import constant, vector
@@ -23,22 +25,27 @@ def emit_arrange(t: Text) -> None:
         t.give_back(byte.results[0])
 
 
+def count_values(t: Text, value: Callable[[Value], Value], n: Value, counts: Value, below: int) -> None:
+    """How often each number occurs as the value of a place below n; all values are below `below`."""
+    lanes = t.host.lanes(8)
+    with t.loop(0, below, lanes, name="clear") as i:
+        t.store_type(constant(vector("i64", lanes), 0), _at(t, counts, i.index), 8)
+    with t.loop(0, n, name="count") as i:
+        at = _at(t, counts, value(i.index))
+        t.store_type(t.add(t.load_type("i64", at), 1), at)
+
+
 def _at(t: Text, words: Value, i: Value) -> Value:
     return t.address(words, i, int64)
 
 
 def _by_byte(t: Text, words: Value, spare: Value, n: Value, shift: Value, places: Value) -> list[Value]:
     """One byte: how often each value occurs, where its words begin, every word to its place."""
-    lanes = t.host.lanes(8)
-    with t.loop(0, 256, lanes, name="clear") as i:
-        t.store_type(constant(vector("i64", lanes), 0), _at(t, places, i.index), 8)
 
     def digit(word: Value) -> Value:
         return t.and_(t.lshr(word, shift), 255)
 
-    with t.loop(0, n, name="count") as i:
-        at = _at(t, places, digit(t.load_type("i64", _at(t, words, i.index))))
-        t.store_type(t.add(t.load_type("i64", at), 1), at)
+    count_values(t, lambda i: digit(t.load_type("i64", _at(t, words, i))), n, places, 256)
     first = t.load_type("i64", _at(t, places, digit(t.load_type("i64", words))))
 
     def scattered() -> list[Value]:

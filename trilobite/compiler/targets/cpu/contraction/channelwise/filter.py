@@ -8,11 +8,14 @@ summed in registers, line after line, and goes through the epilogue.
 
 from __future__ import annotations
 
+from functools import partial
+
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
 from trilobite.compiler.targets.cpu.contraction.finish import Places
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.multiply import filtered
+from trilobite.compiler.targets.cpu.contraction.runs import each_vector
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import AxisWords, EpilogueWords, TapWords, W, Words
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
@@ -107,12 +110,7 @@ class Filter(Gathering):
         unrolled = range(self.line.pixels if self.epilogue.short else 0)
         rows = [self.finish.row(t.add(first, t.mul(w.apart, i))) for i in unrolled]
         tile = _Tile(rows, first, t.smin(count, self.line.pixels), self._ahead())
-        whole = t.and_(w.width, -self.tiling.lanes)
-        with t.loop(0, whole, self.tiling.lanes, name="channel") as c:
-            self._fetch(tile, c.index)
-            self._channels(tile, c.index, None)
-        with t.when(t.icmp("slt", whole, w.width)):
-            self._channels(tile, whole, t.sub(w.width, whole))
+        each_vector(t, self.tiling.lanes, w.width, partial(self._channels, tile))
 
     def _ahead(self) -> list[Value]:
         """What follows a tile in the last lines: so many streams at once are too many for a machine to
@@ -137,6 +135,8 @@ class Filter(Gathering):
 
     def _channels(self, tile: _Tile, channel: Value, width: Value | None) -> None:
         """A vector of channels of all pixels, of which `width` exist (None: all)."""
+        if width is None:
+            self._fetch(tile, channel)
         t, taps, span = self.t, len(self.line.offsets), self.line.span
         zero = t.constant(self.tiling.vector, 0)
         with t.loop(0, self.w.lines, carried=[zero] * self.line.pixels, name="line") as line:

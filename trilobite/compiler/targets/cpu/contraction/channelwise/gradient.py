@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
+from trilobite.compiler.targets.cpu.contraction.finish import all_or_some
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile
@@ -134,9 +135,9 @@ class FilterGrad(Gathering):
         """A row of the result is a tap."""
         t, w, tiling = self.t, self.w, self.tiling
 
-        def each(full: bool) -> None:
+        def each(some: Value | None) -> None:
             with t.loop(0, w.taps, name="tap") as tap:
                 places = self.finish.row(tap.index)
-                self.finish.line(self._sums(run, tap.index), places, run.channel, None if full else run.width)
+                self.finish.line(self._sums(run, tap.index), places, run.channel, some)
 
-        t.either(t.icmp("eq", run.width, tiling.columns), lambda: each(True), lambda: each(False))
+        all_or_some(t, run.width, tiling.columns, each)

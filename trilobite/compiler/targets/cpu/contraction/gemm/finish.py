@@ -11,7 +11,7 @@ from functools import partial
 
 from trilobite.base.dtypes import DType
 from trilobite.base.records import dataclass
-from trilobite.compiler.targets.cpu.contraction.finish import Store
+from trilobite.compiler.targets.cpu.contraction.finish import Store, all_or_some
 from trilobite.compiler.targets.cpu.contraction.gemm.problem import Problem
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
@@ -65,22 +65,21 @@ class Finish(Store):
     ) -> None:  # fmt: skip
         """`waiting` is where sums of earlier blocks of k are, if this is not the first."""
         t = self.t
-        whole = t.icmp("eq", spot.width, columns)
 
-        def rows(full: bool) -> None:
+        def rows(some: Value | None) -> None:
             with t.loop(0, spot.height, name="row") as r:
                 line = t.address(tile, t.mul(r.index, columns * self.size))
                 before = t.address(waiting, t.mul(r.index, waiting_row))
                 row = t.add(spot.row, r.index)
-                if full:
+                if some is None:
                     places = [t.constant("i64", start) for start in range(0, columns, self.lanes)]
                     self.vectors(line, before, row, spot, places, None, first, last, waits)
                     return
-                with t.loop(0, spot.width, self.lanes, name="vector") as piece:
-                    count = t.sub(spot.width, piece.index)
+                with t.loop(0, some, self.lanes, name="vector") as piece:
+                    count = t.sub(some, piece.index)
                     self.vectors(line, before, row, spot, [piece.index], count, first, last, waits)
 
-        t.either(whole, lambda: rows(True), lambda: rows(False))
+        all_or_some(t, spot.width, columns, rows)
 
     def vectors(
         self, line: Value, before: Value, row: Value, spot: Spot, places: Sequence[Value],

@@ -21,6 +21,7 @@ from trilobite.compiler.targets.cpu.contraction.gemm.scales import scales_of
 from trilobite.compiler.targets.cpu.contraction.gemm.units import operands, panels_of_units
 from trilobite.compiler.targets.cpu.contraction.gemm.words import ProductWords
 from trilobite.compiler.targets.cpu.contraction.multiply import multiply_add
+from trilobite.compiler.targets.cpu.contraction.runs import each_vector
 from trilobite.compiler.targets.cpu.contraction.sizes import ONE
 from trilobite.compiler.targets.cpu.contraction.words import Form, read
 from trilobite.native.host import Host
@@ -78,14 +79,11 @@ class Gemv:
             self.store(chunk.index, count)
 
     def store(self, n: Value, count: Value) -> None:
-        t, lanes = self.t, self.lanes
-        whole = t.and_(count, -lanes)
-        row = constant("i64", 0)
-        with t.loop(0, whole, lanes, name="store") as i:
-            self.finish.vector(self.scaled(i.index, None), row, t.add(n, i.index), None)
-        with t.when(t.icmp("slt", whole, count)):
-            left = t.sub(count, whole)
-            self.finish.vector(self.scaled(whole, left), row, t.add(n, whole), left)
+        def some(column: Value, left: Value | None) -> None:
+            total = self.scaled(column, left)
+            self.finish.vector(total, constant("i64", 0), self.t.add(n, column), left)
+
+        each_vector(self.t, self.lanes, count, some, name="store")
 
     def scaled(self, column: Value, count: Value | None) -> Value:
         """A vector of sums, times their scales unless those have been factors all along."""

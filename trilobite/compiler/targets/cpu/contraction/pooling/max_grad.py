@@ -8,7 +8,6 @@ of windows that overlap are added in that order. The first of equals wins, and N
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -18,6 +17,7 @@ from trilobite.base.records import dataclass
 from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.gather import Gather, table_bytes
 from trilobite.compiler.targets.cpu.contraction.problem import Problem, window_problem
+from trilobite.compiler.targets.cpu.contraction.runs import Vectors
 from trilobite.compiler.targets.cpu.contraction.tables import axis_words, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.words import (
     AxisWords,
@@ -111,12 +111,12 @@ def _text(host: Host, dtype: DType, disjoint: bool, words: _Words[Form]) -> str:
     return MaxGrad(host, dtype, disjoint, words).text()
 
 
-class MaxGrad:
+class MaxGrad(Vectors):
     """Emits one kernel."""
 
     def __init__(self, host: Host, dtype: DType, disjoint: bool, words: _Words[Form]) -> None:
-        self.t, self.dtype, self.disjoint = Text(host), dtype, disjoint
-        self.words, self.lanes = words, _lanes(host, dtype)
+        super().__init__(Text(host), dtype, _lanes(host, dtype))
+        self.words, self.disjoint = words, disjoint
 
     def text(self) -> str:
         t = self.t
@@ -132,32 +132,23 @@ class MaxGrad:
         out = t.address(w.out, t.mul(image, w.image), self.dtype)
         with t.loop(0, w.clear, name="clear") as i:
             row = t.address(out, t.mul(i.index, w.width), self.dtype)
-            self._channels(first, last, partial(self._clear, row))
+            self.each(last, partial(self._clear, row), first)
         begin = self.gather.coordinates(t.constant("i64", 0), image)
         with t.loop(0, w.windows, carried=begin, name="window") as window:
             self.gather.pixel(window.values, w.x, t.scratch)
             row = t.add(t.mul(image, w.windows), window.index)
             errors = t.address(w.y, t.mul(row, w.width), self.dtype)
-            self._channels(first, last, partial(self._window, errors))
+            self.each(last, partial(self._window, errors), first)
             window.next(*self.gather.after(window.values))
-
-    def _channels(self, first: Value, last: Value, body: Callable[[Value, Value | None], None]) -> None:
-        """A body for each vector of channels; the last one may be cut off."""
-        t = self.t
-        whole = t.add(first, t.and_(t.sub(last, first), -self.lanes))
-        with t.loop(first, whole, self.lanes, name="channel") as c:
-            body(c.index, None)
-        with t.when(t.icmp("slt", whole, last)):
-            body(whole, t.sub(last, whole))
 
     def _clear(self, row: Value, channel: Value, count: Value | None) -> None:
         zero = self.t.constant(register_type(self.dtype, self.lanes), 0)
-        self._store(zero, self.t.address(row, channel, self.dtype), count)
+        self.store(zero, self.t.address(row, channel, self.dtype), count)
 
     def _window(self, errors: Value, channel: Value, count: Value | None) -> None:
         """Find the largest of each of these channels, then add."""
         t, w = self.t, self.w
-        y = self._load(t.address(errors, channel, self.dtype), count)
+        y = self.load(t.address(errors, channel, self.dtype), count)
         start = [
             t.constant(register_type(self.dtype, self.lanes), 0),
             t.constant(vector("i32", self.lanes), -1),
@@ -182,7 +173,7 @@ class MaxGrad:
     def _better(self, tap: Value, at: Value, found: list[Value], count: Value | None) -> list[Value]:
         """The best so far and its tap, after one more; -1 stands for none yet."""
         t, (best, where) = self.t, found
-        value = self._load(at, count)
+        value = self.load(at, count)
         wins = t.or_(self._beats(value, best), t.icmp("slt", where, 0))
         number = t.splat(t.convert("trunc", tap, "i32"), self.lanes)
         return [t.select(wins, value, best), t.select(wins, number, where)]
@@ -196,11 +187,11 @@ class MaxGrad:
         whole, begin = (t.define("i64", f"ptrtoint ptr {v} to i64") for v in (place, self.w.x))
         at = t.address(self.w.out, t.sub(whole, begin))
         if self.disjoint:
-            self._store(t.select(here, y, t.constant(y.type, 0)), at, count)
+            self.store(t.select(here, y, t.constant(y.type, 0)), at, count)
             return
-        old = self._load(at, count)
+        old = self.load(at, count)
         new = t.fadd(old, y) if is_float_type(y.type) else t.add(old, y)
-        self._store(t.select(here, new, old), at, count)
+        self.store(t.select(here, new, old), at, count)
 
     def _beats(self, value: Value, best: Value) -> Value:
         t = self.t
@@ -208,9 +199,3 @@ class MaxGrad:
             return t.icmp("ugt" if self.dtype.kind == "u" else "sgt", value, best)
         nan = t.and_(t.fcmp("uno", value, value), t.fcmp("ord", best, best))
         return t.or_(t.fcmp("ogt", value, best), nan)
-
-    def _load(self, at: Value, count: Value | None) -> Value:
-        return self.t.load_partial(self.dtype, at, count, self.lanes)
-
-    def _store(self, value: Value, at: Value, count: Value | None) -> None:
-        self.t.store_partial(self.dtype, value, at, count)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.convert import widen
+from trilobite.compiler.targets.cpu.contraction.finish import all_or_some
 from trilobite.compiler.targets.cpu.contraction.gathering import Gathering
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, VECTORS
 from trilobite.compiler.targets.cpu.contraction.weight_grad.tile import WeightTile
@@ -150,7 +151,7 @@ class WeightGrad(Gathering):
         """The panel's filters of y for each pixel of the block, side by side, in the accumulator's dtype."""
         t, w, tiling = self.t, self.w, self.tiling
 
-        def each(full: bool) -> None:
+        def each(some: Value | None) -> None:
             with t.loop(0, count, name="pack") as i:
                 pixel = t.add(t.add(first, i.index), t.mul(unit.group, w.group_pixels))
                 index = t.add(t.mul(pixel, w.width), unit.column)
@@ -159,12 +160,12 @@ class WeightGrad(Gathering):
                 for v in range(VECTORS):
                     at = v * tiling.lanes
                     place = t.address(row, at, tiling.panel)
-                    left = None if full else t.smax(t.sub(unit.width, at), 0)
+                    left = None if some is None else t.smax(t.sub(some, at), 0)
                     value = t.load_partial(tiling.panel, place, left, tiling.lanes)
                     wide = widen(t, value, tiling.panel, tiling.accumulator)
                     t.store_type(wide, t.address(out, at * tiling.size), 32)
 
-        t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))
+        all_or_some(t, unit.width, tiling.columns, each)
 
     def _tiles(self, unit: _Unit) -> tuple[Value, Value, Value]:
         """Into how many tiles a run of channels is cut, the size of small ones, how many have one more."""
@@ -207,12 +208,12 @@ class WeightGrad(Gathering):
         """All sums through the epilogue. A row of the result is a tap and a channel."""
         t, w, tiling = self.t, self.w, self.tiling
 
-        def each(full: bool) -> None:
+        def each(some: Value | None) -> None:
             with t.loop(0, w.taps, name="tap") as tap, t.loop(0, unit.channels, name="row") as row:
                 number = self._number(unit, tap.index, row.index)
                 places = self.finish.row(number)
                 at = t.add(t.mul(tap.index, unit.channels), row.index)
                 line = t.address(unit.sums, t.mul(at, tiling.columns * tiling.size))
-                self.finish.line(line, places, unit.column, None if full else unit.width)
+                self.finish.line(line, places, unit.column, some)
 
-        t.either(t.icmp("eq", unit.width, tiling.columns), lambda: each(True), lambda: each(False))
+        all_or_some(t, unit.width, tiling.columns, each)

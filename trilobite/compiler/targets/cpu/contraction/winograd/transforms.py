@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trilobite.base.dtypes import DType
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.contraction.finish import Finish
 from trilobite.compiler.targets.cpu.contraction.gather import Gather
+from trilobite.compiler.targets.cpu.contraction.runs import Vectors
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.compiler.targets.cpu.contraction.words import (
     AxisWords,
@@ -120,27 +120,6 @@ class Square:
     def _at(self, i: int, j: int) -> Value:
         assert self.scratch is not None
         return self.t.address(self.scratch, (i * self.inner + j) * self.tiling.lanes * self.tiling.size)
-
-
-class Vectors:
-    """Whole vectors of channels, then one that is cut off."""
-
-    def __init__(self, t: Text, dtype: DType, lanes: int) -> None:
-        self.t, self.dtype, self.lanes = t, dtype, lanes
-
-    def each(self, width: Value, body: Callable[[Value, Value | None], None]) -> None:
-        t = self.t
-        whole = t.and_(width, -self.lanes)
-        with t.loop(0, whole, self.lanes, name="channel") as c:
-            body(c.index, None)
-        with t.when(t.icmp("slt", whole, width)):
-            body(whole, t.sub(width, whole))
-
-    def load(self, at: Value, count: Value | None) -> Value:
-        return self.t.load_partial(self.dtype, at, count, self.lanes)
-
-    def store(self, value: Value, at: Value, count: Value | None) -> None:
-        self.t.store_partial(self.dtype, value, at, count)
 
 
 @dataclass(frozen=True)
