@@ -3,7 +3,8 @@
 Enters: a call of the composite, whose operands lie row-major. Leaves: a routine in which each core takes
 blocks of queries. A block stays in WRAM, blocks of keys and values pass by. Everything lies as [...][query],
 so that what belongs to a query repeats along the rows. While the vector unit turns the scores of one block
-into weights, the matrix unit multiplies the next block, and the one after that comes from memory.
+into weights, the matrix unit multiplies the next block, and the one after that comes from memory. Halves
+have a second way, in which the matrix unit does most of it: `attending_twice.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from trilobite.base.dtypes import float16, float32
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
+from trilobite.compiler.targets.dlp.kernels.attending_twice import HIDDEN, all_twice
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation
 from trilobite.processor import Device
@@ -31,16 +33,17 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
 
 f16, f32 = NAMED["f16"], NAMED["f32"]
-task_id, task_dim = BUILT_INS["task_id"], BUILT_INS["task_dim"]
+task_id, task_dim, is_memory_core = (BUILT_INS[n] for n in ("task_id", "task_dim", "is_memory_core"))
 add, exp, largest_of, maximum, mul, recip, sub, sum_of = (
     TABLE[name] for name in ("add", "exp", "max", "maximum", "mul", "recip", "sub", "sum")
 )
 KINDS = {float32: ("fp32", f32), float16: ("fp16", f16)}
-HIDDEN = -1e30  # a score that no key reaches
 SMALL = 1e-30  # below every sum of weights: the largest of them is 1
 ROWS = (256, 192, 160, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
 COLUMNS = (256, 128, 64, 32, 16, 8)  # keys of a block
 BYTES = {float32: 4 * 11, float16: 4 * 3 + 2 * 8}  # of a score that pass the vector unit: eight times for exp
+BYTES_TWICE = 4 * 2  # of a score in two passes
+SCALES = (2.0**-64, 2.0**64)  # between which two passes find their bias
 FINALISTS = 6  # sizes of blocks that T1 is asked about
 STEP = 500  # cycles that a block of keys costs whatever its size
 
@@ -82,45 +85,81 @@ def attention_of(e: Equation, machine: Machine) -> Attention | None:
     return found if _fitting(found, machine) else None
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Queries and keys of a block; whether the keys pass twice; how many cores share them in SRAM, 0 if each
+    has its own."""
+
+    rows: int
+    columns: int
+    twice: bool = False
+    sharing: int = 0
+
+    def __str__(self) -> str:
+        text = f"blocks of {self.rows} queries and {self.columns} keys"
+        return text + ", twice" * self.twice + ", shared in SRAM" * bool(self.sharing)
+
+
 @lru_cache(maxsize=256)
-def blocks_of(a: Attention, machine: Machine, cores: int) -> tuple[int, int]:
-    """Queries and keys of a block: of those that scratchpads hold and are expected to take least, the ones
-    that T1 likes best."""
-    sizes = sorted(_fitting(a, machine, True), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
-    sure = sorted(_fitting(a, machine), key=lambda size: _cost(a, machine, cores, *size))[:FINALISTS]
-    return min(dict.fromkeys((*sizes, *sure)), key=lambda size: cycles_of_blocks(a, machine, cores, *size))
+def blocks_of(a: Attention, machine: Machine, cores: int) -> Blocks:
+    """Of those that scratchpads hold and are expected to take least, the ones that T1 likes best."""
+    found = list[Blocks]()
+    for ways in (_fitting(a, machine, True), _fitting(a, machine), _twice(a, machine, cores)):
+        found += sorted(ways, key=lambda blocks: _cost(a, machine, cores, blocks))[:FINALISTS]
+    return min(dict.fromkeys(found), key=lambda blocks: cycles_of_blocks(a, machine, cores, blocks))
 
 
-def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[tuple[int, int]]:
+def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[Blocks]:
     """Sizes whose buffers fit; with `shared` those that may: a finished block lies where others were."""
-    return [(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, shared)]
+    return [Blocks(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, shared)]
 
 
-def cycles_of_blocks(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> int:
+def _twice(a: Attention, machine: Machine, cores: int) -> list[Blocks]:
+    """Sizes for two passes: of halves whose largest score is the largest after scaling. Where all cores of a
+    cluster have blocks of one head they may share it."""
+    if a.dtype != float16 or not SCALES[0] <= a.scale <= SCALES[1]:
+        return []
+    found, team = list[Blocks](), machine.cores_per_cluster
+    for r in ROWS:
+        blocks = -(-a.queries // r)
+        is_one = cores > 1 < team and blocks % team == 0
+        fits = is_one and 2 * a.keys * (a.width + a.values) <= room_of(machine, "sram")
+        for c in COLUMNS:
+            near = r * (a.values + 1) * 4 + 2 * c * (4 * r + 2 * (a.width + a.values + 1)) + 4 * r * 4
+            if _has_room(machine, near, 2 * r * (a.width + 2 * c)):
+                found.append(Blocks(r, c, True, team if fits else 0))
+    return found
+
+
+def cycles_of_blocks(a: Attention, machine: Machine, cores: int, blocks: Blocks) -> int:
     """Cycles of the routine alone, without data; more than any where its buffers do not fit after all."""
-    device = Device(machine)
+    device, kernel = Device(machine), _kernel(a, machine, blocks)
+    task = f"union{cores // machine.cores_per_cluster}" if blocks.sharing else "block"
     counts = a.heads * a.queries * a.width, a.heads * a.keys * a.width, a.heads * a.keys * a.values
     arrays = [device.empty((n,), a.dtype) for n in (*counts, a.heads * a.queries * a.values)]
     try:
-        return device.time(_kernel(a, machine, rows, columns), arrays, dim=(cores, 1, 1)).cycles
+        return device.time(kernel, arrays, dim=(cores, 1, 1), task=task).cycles
     except ScratchpadOverflow:
         return sys.maxsize
 
 
-def _kernel(a: Attention, machine: Machine, rows: int, columns: int) -> Kernel:
+def _kernel(a: Attention, machine: Machine, blocks: Blocks) -> Kernel:
     meta = {"heads": a.heads, "group": a.group, "queries": a.queries, "keys": a.keys, "width": a.width,
-            "values": a.values, "scale": a.scale, "causal": a.causal, "rows": rows,
-            "columns": columns, "waits": machine.interlock != "ranges"}  # fmt: skip
+            "values": a.values, "scale": a.scale, "causal": a.causal, "rows": blocks.rows,
+            "columns": blocks.columns, "waits": machine.interlock != "ranges"}  # fmt: skip
+    if blocks.twice:
+        return Kernel(_of_halves_twice, 2, {**meta, "sharing": blocks.sharing})
     return Kernel(_of_floats if a.dtype == float32 else _of_halves, 2, meta)
 
 
-def _cost(a: Attention, machine: Machine, cores: int, rows: int, columns: int) -> float:
+def _cost(a: Attention, machine: Machine, cores: int, blocks: Blocks) -> float:
     """Cycles of the core with most blocks, about: the units work beside each other, but not always."""
     mfu, rate = machine.core.mfu, KINDS[a.dtype][0]
-    rows, columns = min(rows, a.queries), min(columns, a.keys)
-    unit = product_cycles(mfu, rate, columns, rows, a.width)
+    rows, columns = min(blocks.rows, a.queries), min(blocks.columns, a.keys)
+    unit = product_cycles(mfu, rate, columns, rows, a.width) * (1 + blocks.twice)
     unit += product_cycles(mfu, rate, a.values, rows, columns)
-    vector = rows * (columns * BYTES[a.dtype] + 4 * a.values) / machine.core.vfu.bytes_per_cycle
+    passed = columns * (BYTES_TWICE if blocks.twice else BYTES[a.dtype]) + 4 * a.values * (not blocks.twice)
+    vector = rows * passed / machine.core.vfu.bytes_per_cycle
     step = max(unit, vector) + min(unit, vector) / 4 + STEP
     turns = -(-a.heads * -(-a.queries // rows) // cores)
     return float(
@@ -135,6 +174,11 @@ def _fits(a: Attention, machine: Machine, rows: int, columns: int, shared: bool)
     turned = done * (4 if item == 4 else 4 + item)
     near = done * 4 + (max(block, turned) if shared else block + turned) + 10 * rows * 4 + 4096
     far = rows * a.width * item + 2 * columns * rows * item
+    return _has_room(machine, near, far)
+
+
+def _has_room(machine: Machine, near: int, far: int) -> bool:
+    """For that many bytes of NRAM and of WRAM."""
     pool = machine.core.pool_kib * 1024
     fits = near <= room_of(machine, "nram") and far <= room_of(machine, "wram")
     return fits and (not pool or near + far <= pool)
@@ -145,14 +189,14 @@ def lower_attention(
 ) -> LoweredGroup:
     """Adds the routine: pointers to q, k, v and the result."""
     blocks = blocks_of(a, machine, cores)
-    made = _kernel(a, machine, *blocks).module(machine)
+    made = _kernel(a, machine, blocks).module(machine)
     (function,) = made.functions.values()
     for buffer in made.buffers.values():
         buffer.name = f"{name}.{buffer.name}"
         module.add_buffer(buffer)
     function.name, function.is_entry, function.is_routine = name, False, True
     module.add_function(function)
-    return LoweredGroup(name, "matrix", None, f"blocks of {blocks[0]} queries and {blocks[1]} keys")
+    return LoweredGroup(name, "matrix", None, str(blocks))
 
 
 def _of_floats(
@@ -171,24 +215,20 @@ def _of_halves(
     _all(q, k, v, out, f16, heads, group, queries, keys, width, values, scale, causal, rows, columns, waits)
 
 
+def _of_halves_twice(
+    q: gm[f16], k: gm[f16], v: gm[f16], out: gm[f16],  # type: ignore[valid-type]
+    *, heads: int, group: int, queries: int, keys: int, width: int, values: int, scale: float, causal: bool,
+    rows: int, columns: int, waits: bool, sharing: int,
+) -> None:  # fmt: skip
+    if is_memory_core() == 0:
+        all_twice(q, k, v, out, heads, group, queries, keys, width, values, scale, causal, rows, columns,
+                  waits, sharing)  # fmt: skip
+
+
 def _all(
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    kind: Any,
-    heads: Any,
-    group: Any,
-    queries: Any,
-    keys: Any,
-    width: Any,
-    values: Any,
-    scale: Any,
-    causal: Any,
-    rows: Any,
-    columns: Any,
-    waits: Any,
-) -> None:
+    q: Any, k: Any, v: Any, out: Any, kind: Any, heads: Any, group: Any, queries: Any, keys: Any, width: Any,
+    values: Any, scale: Any, causal: Any, rows: Any, columns: Any, waits: Any,
+) -> None:  # fmt: skip
     factor = nram(rows, f32)
     fill(factor, scale)
     ones = None
@@ -214,22 +254,9 @@ def _all(
 
 
 def _attend(
-    q: Any,
-    k: Any,
-    v: Any,
-    kind: Any,
-    m: Any,
-    first: Any,
-    last: Any,
-    factor: Any,
-    ones: Any,
-    width: Any,
-    values: Any,
-    rows: Any,
-    columns: Any,
-    causal: Any,
-    waits: Any,
-) -> Any:
+    q: Any, k: Any, v: Any, kind: Any, m: Any, first: Any, last: Any, factor: Any, ones: Any, width: Any,
+    values: Any, rows: Any, columns: Any, causal: Any, waits: Any,
+) -> Any:  # fmt: skip
     """[values][query] of one block of queries over the keys up to `last`."""
     held, result = wram(rows * width, kind), nram(rows * values, f32)
     largest, total, before, sums = nram(rows, f32), nram(rows, f32), nram(rows, f32), nram(rows, f32)
