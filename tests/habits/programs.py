@@ -9,35 +9,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from tests.habits.calls import CALLS
+from tests.habits import programs_layers, programs_refusals, programs_rooms  # noqa: F401  they enter theirs
+from tests.habits.programs_nn import PROGRAMS, filled, program, room
 from tests.habits.rarer_distributions import CASES
 
 R = np.random.default_rng(11)
 X, Y = R.normal(size=(3, 4)), R.normal(size=(3, 4))
 SEQUENCES = [R.normal(size=(n, 2)) for n in (4, 1, 3)]
-PROGRAMS: dict[str, Callable[[Any], Any]] = {}
-
-
-def program(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
-
-
-def room(m: Any, name: str) -> Any:
-    return import_module(f"{m.__name__}.{name}")
-
-
-def filled(m: Any, module: Any) -> Any:
-    """Parameters and buffers that do not depend on who draws."""
-    with m.no_grad():
-        for i, (_, p) in enumerate(sorted(module.named_parameters())):
-            p.copy_(m.tensor(np.cos(np.arange(p.numel()) * (i + 1.0)).reshape(tuple(p.shape)) * 0.5))
-    return module
 
 
 # -- sequences of several lengths ---------------------------------------------------------------------------
@@ -393,30 +375,3 @@ def _rare(name: str) -> Callable[[Any], Any]:
 
 for _name in CASES:
     PROGRAMS[f"rare law {_name}"] = _rare(_name)
-
-
-# -- calls that are written once ----------------------------------------------------------------------------
-
-
-def _call(name: str) -> Callable[[Any], Any]:
-    fn, operands = CALLS[name]
-
-    def run(m: Any) -> Any:
-        inputs = [m.tensor(a, requires_grad=a.dtype.kind == "f") for a in operands]
-        outs = leaves(fn(m, *inputs))
-        smooth = [o for o in outs if o.requires_grad]
-        if smooth:
-            sum((o * o.detach().cos()).sum() for o in smooth).backward()
-        return [*outs, *(x.grad for x in inputs if x.grad is not None and bool((x.grad != 0).any()))]
-
-    return run
-
-
-def leaves(out: Any) -> list[Any]:
-    if isinstance(out, (tuple, list)):
-        return [leaf for part in out for leaf in leaves(part)]
-    return [out]
-
-
-for _name in CALLS:
-    PROGRAMS[f"call {_name}"] = _call(_name)

@@ -143,9 +143,12 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int
 
 @method("fill_diagonal_")
 def fill_diagonal_(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """One number on the main diagonal, in place."""
-    n = min(x.shape)
-    at = _op("arange")(n)
+    """One number on the main diagonal, in place; with `wrap` on that of each square of a tall matrix."""
+    if wrap and x.ndim == 2 and x.shape[0] > x.shape[1]:
+        flat = _op("arange")(0, x.shape[0] * x.shape[1], x.shape[1] + 1)
+        x[flat // x.shape[1], flat % x.shape[1]] = fill_value
+        return x
+    at = _op("arange")(min(x.shape))
     x[(at,) * x.ndim] = fill_value
     return x
 

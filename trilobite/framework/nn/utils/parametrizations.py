@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn.functional import normalize
@@ -90,6 +92,9 @@ def spectral_norm(
     return register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
 
 
+MAPS = ("matrix_exp", "cayley", "householder")  # for the last, too, a Cayley transform
+
+
 class _Orthogonal(Module):
     """The orthogonal matrix that a Cayley transform or an exponential makes of a skew-symmetric one."""
 
@@ -119,7 +124,12 @@ def orthogonal(
     """The weight as an orthogonal matrix; training starts from the identity."""
     from trilobite.framework.nn import init
 
-    register_parametrization(module, name, _Orthogonal(orthogonal_map or "matrix_exp"))
+    kind = orthogonal_map or "matrix_exp"
+    if kind not in MAPS:
+        raise ArgumentError(
+            f"orthogonal with the map {kind!r}", where=user_location(), expected=f"one of {', '.join(MAPS)}"
+        )
+    register_parametrization(module, name, _Orthogonal(kind))
     init.zeros_(module.parametrizations[name].original)  # type: ignore[attr-defined]
     return module
 

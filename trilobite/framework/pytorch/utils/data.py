@@ -98,6 +98,8 @@ class ConcatDataset(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"index {index} of {len(self)} items")
         which = int(np.searchsorted(self.cumulative_sizes, at, side="right"))
         return self.datasets[which][at - (self.cumulative_sizes[which - 1] if which else 0)]
 

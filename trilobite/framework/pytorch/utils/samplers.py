@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from trilobite.base.errors import ArgumentError
+from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.creation import tensor
 from trilobite.framework.random.calls import multinomial, randint, randperm
@@ -46,6 +48,10 @@ class RandomSampler(Sampler[int]):
     ) -> None:  # fmt: skip
         self.data_source, self.replacement, self.generator = data_source, replacement, generator
         self.num_samples = len(data_source) if num_samples is None else num_samples
+        if num_samples is not None and num_samples < 1:
+            raise ArgumentError(
+                f"RandomSampler(num_samples={num_samples})", where=user_location(), expected="at least 1"
+            )
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.data_source)
