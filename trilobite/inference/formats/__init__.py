@@ -37,6 +37,8 @@ WEIGHTS = {
     ".safetensors": f"{_HERE}.checkpoints:safetensors",
     ".pth": f"{_HERE}.checkpoints:pth",
     ".pt": f"{_HERE}.checkpoints:pth",
+    ".ckpt": f"{_HERE}.checkpoints:pth",
+    ".bin": f"{_HERE}.checkpoints:pth",
     ".npz": f"{_HERE}.checkpoints:npz",
 }
 

@@ -14,8 +14,22 @@ def safetensors(path: Any) -> Mapping[str, Any]:
 
 
 def pth(path: Any) -> Mapping[str, Any]:
-    """PyTorch's; nothing in it is executed."""
-    found: Mapping[str, Any] = load_pth(path)
+    """PyTorch's; nothing in it is executed. Arrays within dictionaries and lists have the names of the way to
+    them, joined by dots; what is no array is left out.
+    """
+    found: dict[str, Any] = {}
+    pending: list[tuple[str, Any]] = [("", load_pth(path))]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, Mapping):
+            rows = list(value.items())
+        elif isinstance(value, list | tuple):
+            rows = list(enumerate(value))
+        else:
+            if hasattr(value, "shape"):
+                found[name] = value
+            continue
+        pending += [(f"{name}.{key}" if name else str(key), inner) for key, inner in reversed(rows)]
     return found
 
 
