@@ -27,7 +27,7 @@ from samples import samples
 Array = np.ndarray[Any, Any]
 # The CPU's own forms of primitives, and what only holds a region.
 ELSEWHERE = {"fusion", *" ".join(FAMILIES.values()).split()}
-OWN_SIGNS = {"eigh"}  # eigenvectors are unique but for their signs
+OWN_SIGNS = {"eigh", "svd"}  # vectors are unique but for their signs
 NAMES = sorted(n for n in samples if n not in ELSEWHERE and n not in REFUSED)
 BOUND = {"float64": 2e-12, "complex128": 2e-12, "float32": 1e-5, "complex64": 3e-5, "float16": 4e-3,
          "bfloat16": 3e-2}  # fmt: skip
@@ -132,26 +132,87 @@ def test_eigenvectors_are_eigenvectors() -> None:
         assert np.abs(np.linalg.eigvalsh(symmetric) - values).max() < bound
 
 
+def _deficient() -> Array:
+    x = np.random.default_rng(8).normal(size=(6, 5)).astype(np.float32)
+    x[:, 2], x[:, 4] = 0, x[:, 1]
+    return x
+
+
+_RNG = np.random.default_rng(7)
+MATRICES = {
+    "one": _RNG.normal(size=(1, 1)).astype(np.float32),
+    "row": _RNG.normal(size=(1, 4)).astype(np.float32),
+    "wide": _RNG.normal(size=(3, 5)),
+    "tall, many": _RNG.normal(size=(2, 2, 6, 5)).astype(np.float32),
+    "complex": (_RNG.normal(size=(5, 4)) + 1j * _RNG.normal(size=(5, 4))).astype(np.complex64),
+    "of lower rank": _deficient(),
+    "of lower rank, wide": _deficient().T.copy(),
+    "zero": np.zeros((3, 2), np.float32),
+    "equal values": np.eye(4, dtype=np.float32),
+    "large": _deficient() * np.float32(1e30),
+    "small": _deficient() * np.float32(1e-30),
+    "empty": np.zeros((2, 0, 3), np.float32),
+}
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("what", MATRICES)
+def test_singular_vectors_are_singular_vectors(what: str, full: bool) -> None:
+    """Orthogonal where values are zero too, and as many as there are rows where all are wanted."""
+    x = MATRICES[what]
+    graph = record_graph(lambda v: list(table["svd"](v, full=full)), [type_of(x)], "svd")
+    u, s, vh = executable(graph, "dlp:dlp-s")([x])
+    known = np.linalg.svd(x, full_matrices=full)
+    assert [v.shape for v in (u, s, vh)] == [v.shape for v in known]
+    bound = 1e-13 if x.dtype == np.float64 else 2e-6
+    size, k = known.S.max(initial=0.0), s.shape[-1]
+    assert np.abs(s - known.S).max(initial=0.0) <= bound * size
+    assert np.abs((u[..., :k] * s[..., None, :]) @ vh[..., :k, :] - x).max(initial=0.0) <= bound * size
+    for basis in (u, np.swapaxes(vh, -1, -2).conj()):
+        inner = np.swapaxes(basis, -1, -2).conj() @ basis
+        assert np.abs(inner - np.eye(inner.shape[-1])).max(initial=0.0) < bound
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_singular_values_of_what_is_no_number_are_none(bad: float) -> None:
+    x = np.array([[[1.0, 2.0], [3.0, bad]], [[3.0, 0.0], [0.0, 4.0]]], np.float32)
+    found = tb.jit(tb.linalg.svdvals, target="dlp:dlp-s")(tb.tensor(x)).numpy()
+    assert np.isnan(found[0]).all() and found[1].tolist() == [4.0, 3.0]
+
+
+def test_gradients_by_singular_values() -> None:
+    """A determinant's gradient, where the matrix may be singular; the largest singular value's."""
+    x = _RNG.normal(size=(4, 4)).astype(np.float32)
+    x[3] = x[0] + x[1]
+    u, _, vh = np.linalg.svd(x)
+    slope = tb.jit(tb.grad(lambda v: tb.linalg.svdvals(v)[0]), target="dlp:dlp-s")(tb.tensor(x)).numpy()
+    np.testing.assert_allclose(slope, np.outer(u[:, 0], vh[0]), atol=2e-6)
+    found = tb.jit(tb.grad(tb.linalg.det), target="dlp:dlp-s")(tb.tensor(x)).numpy()
+    minors = [[np.delete(np.delete(x.astype(np.float64), i, 0), j, 1) for j in range(4)] for i in range(4)]
+    cofactors = [[(-1) ** (i + j) * np.linalg.det(minors[i][j]) for j in range(4)] for i in range(4)]
+    np.testing.assert_allclose(found, cofactors, rtol=1e-4, atol=1e-5)
+
+
 def test_what_is_refused_is_named_all_at_once() -> None:
     def body(x: Any) -> list[Any]:
         table["print"](x, fmt="{}")
-        return [table["svdvals"](x)]
+        return [table["eigvals"](x)]
 
     graph = record_graph(body, [type_of(np.zeros((3, 3)))], "refused")
     with pytest.raises(DeviceError) as error:
         executable(graph, "dlp:dlp-s")([np.zeros((3, 3))])
     assert (
-        "print" in str(error.value) and "svdvals" in str(error.value) and 'target="cpu"' in str(error.value)
+        "print" in str(error.value) and "eigvals" in str(error.value) and 'target="cpu"' in str(error.value)
     )
 
 
 def test_only_what_runs_is_refused() -> None:
-    """A determinant's gradient may need singular values; the determinant does not, nor what is dropped."""
+    """What is dropped may be anything."""
     x = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-    chip = tb.jit(lambda v: (tb.linalg.det(v), tb.linalg.svdvals(v))[0], target="dlp:dlp-s")
+    chip = tb.jit(lambda v: (tb.linalg.det(v), tb.linalg.eigvals(v))[0], target="dlp:dlp-s")
     np.testing.assert_allclose(chip(tb.tensor(x)).numpy(), np.linalg.det(x), 1e-5)
-    with pytest.raises(DeviceError, match="svd"):
-        tb.jit(tb.grad(tb.linalg.det), target="dlp:dlp-s")(tb.tensor(x))
+    with pytest.raises(DeviceError, match="eigvals"):
+        tb.jit(tb.linalg.eigvals, target="dlp:dlp-s")(tb.tensor(x))
 
 
 @pytest.mark.parametrize("n", [4, 7, 16, 130, 135])

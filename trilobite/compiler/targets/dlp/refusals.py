@@ -15,9 +15,6 @@ REFUSED = {
     "custom_call": "a routine of the host does not run on the processor",
     "eig": "it has no program for general eigenvalues",
     "eigvals": "it has no program for general eigenvalues",
-    "svd": "it has no program for singular values",
-    "svdvals": "it has no program for singular values",
-    "pinv": "it has no program for singular values",
     **dict.fromkeys(
         (
             "cluster_all_reduce",

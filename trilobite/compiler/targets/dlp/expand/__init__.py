@@ -25,6 +25,7 @@ from trilobite.compiler.targets.dlp.expand import (
     quantised,
     random,
     reductions,
+    singular,
     special,
     windows,
 )
@@ -42,7 +43,8 @@ def _collected(*families: Mapping[str, Rule]) -> dict[str, list[Rule]]:
 
 
 _FAMILIES = (
-    arrays, elementwise, fourier, matrices, order, quantised, random, reductions, special, windows,
+    arrays, elementwise, fourier, matrices, order, quantised, random, reductions, singular, special,
+    windows,
 )  # fmt: skip
 _SHARED = [family.RULES for family in _FAMILIES]
 

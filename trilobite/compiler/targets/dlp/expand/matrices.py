@@ -47,11 +47,11 @@ def loop(step: Callable[..., list[Any]], fixed: Sequence[Any], state: Sequence[A
     )[: len(state)]
 
 
-def _real(x: Any) -> Any:
+def real(x: Any) -> Any:
     return table["real"](x) if is_complex(x.dtype) else x
 
 
-def _conj(x: Any) -> Any:
+def conj(x: Any) -> Any:
     return table["conj"](x) if is_complex(x.dtype) else x
 
 
@@ -59,7 +59,11 @@ def _turn(x: Any) -> Any:
     return t.transpose(x, (0, 2, 1))
 
 
-def _batch(x: Any) -> Any:
+def adjoint(x: Any) -> Any:
+    return conj(_turn(x))
+
+
+def as_batch(x: Any) -> Any:
     return t.reshape(x, prod(x.shape[:-2]), *x.shape[-2:])
 
 
@@ -101,21 +105,21 @@ def _cholesky(e: Equation) -> Body:
         return lambda x: x
 
     def body(x: Any) -> Any:
-        a = _batch(t.cast(x, accumulator(dtype)))
-        a = mul(add(a, _conj(_turn(a))), 0.5)
+        a = as_batch(t.cast(x, accumulator(dtype)))
+        a = mul(add(a, adjoint(a)), 0.5)
         n = a.shape[-1]
 
         def step(rest: Any, found: Any, j: Any) -> list[Any]:
             line = _column(rest, j, 2)
-            root = t.one("sqrt", _real(_column(line, j, 1)))
+            root = t.one("sqrt", real(_column(line, j, 1)))
             lower = _is(line.shape, 1, "ge", j)
             scaled = div(line, t.cast(_wide(root, line.shape), line.dtype))
             line = select(lower, scaled, 0.0)
-            rest = sub(rest, _outer(line, _conj(_turn(line))))
+            rest = sub(rest, _outer(line, adjoint(line)))
             return [rest, select(_is(found.shape, 2, "eq", j), _wide(line, found.shape), found)]
 
         _, lower = loop(step, [], [a, t.like(a, 0.0)], n)
-        broken = t.compare("ne", _real(lower), _real(lower))
+        broken = t.compare("ne", real(lower), real(lower))
         lost = t.reduce("max", t.cast(broken, int32), (1, 2))
         lost = t.compare("gt", t.broadcast(lost, lower.shape, (0,)), 0)
         corner = t.compare("le", t.iota(lower.shape, int32, 2), t.iota(lower.shape, int32, 1))
@@ -134,7 +138,7 @@ def _triangular_solve(e: Equation) -> Body:
 
     def body(a: Any, b: Any) -> Any:
         wide = accumulator(dtype)
-        a, b = _batch(t.cast(a, wide)), _batch(t.cast(b, wide))
+        a, b = as_batch(t.cast(a, wide)), as_batch(t.cast(b, wide))
         down, turn = lower, turned
         if not left:
             b, turn = _turn(b), not turn
@@ -173,7 +177,7 @@ def _lu(e: Equation) -> Body:
     k = min(m, n)
 
     def body(x: Any) -> list[Any]:
-        a = _batch(x)
+        a = as_batch(x)
         batch = a.shape[0]
         order = t.iota((batch, m), int32, 1)
         pivots = t.full((batch, k), int32, 0)
@@ -224,13 +228,13 @@ def _qr(e: Equation) -> Body:
     width = m if e.attributes["mode"] == "complete" else min(m, n)
     if 0 in shape:
         return lambda x: [
-            _identity(extents(e.outputs[0]), x.dtype),
+            identity(extents(e.outputs[0]), x.dtype),
             t.full(extents(e.outputs[1]), x.dtype, 0.0),
         ]
 
     def body(x: Any) -> list[Any]:
-        a = _batch(x)
-        q = _identity((a.shape[0], m, m), x.dtype)
+        a = as_batch(x)
+        q = identity((a.shape[0], m, m), x.dtype)
         a, q = loop(_reflect, [], [a, q], min(m - 1, n) if not is_complex(x.dtype) else min(m, n))
         upper = t.compare("le", t.iota(a.shape, int32, 1), t.iota(a.shape, int32, 2))
         r = t.part(select(upper, a, 0.0), 1, 0, width)
@@ -240,7 +244,7 @@ def _qr(e: Equation) -> Body:
     return body
 
 
-def _identity(shape: Sequence[int], dtype: Any) -> Any:
+def identity(shape: Sequence[int], dtype: Any) -> Any:
     last = len(shape) - 1
     same = t.compare("eq", t.iota(shape, int32, last - 1), t.iota(shape, int32, last))
     return t.cast(same, dtype)
@@ -251,30 +255,30 @@ def _reflect(a: Any, q: Any, j: Any) -> list[Any]:
     line = _column(a, j, 2)
     alpha = _column(line, j, 1)
     tail = select(_is(line.shape, 1, "gt", j), line, 0.0)
-    squares = t.reduce("sum", _real(mul(tail, _conj(tail))), (1, 2))
+    squares = t.reduce("sum", real(mul(tail, conj(tail))), (1, 2))
     rest = t.reshape(squares, *alpha.shape)
-    head = _real(mul(alpha, _conj(alpha)))
+    head = real(mul(alpha, conj(alpha)))
     idle = t.compare("eq", rest, 0.0)
     if is_complex(a.dtype):
         idle = table["and"](idle, t.compare("eq", table["imag"](alpha), 0.0))
-    beta = t.one("neg", table["copysign"](t.one("sqrt", add(head, rest)), _real(alpha)))
+    beta = t.one("neg", table["copysign"](t.one("sqrt", add(head, rest)), real(alpha)))
     beta = t.cast(select(idle, 1.0, beta), a.dtype)
     tau = select(idle, 0.0, div(sub(beta, alpha), beta))
     scale = select(idle, 1.0, sub(alpha, beta))
     v = div(tail, _wide(scale, tail.shape))
     v = select(_is(v.shape, 1, "eq", j), 1.0, v)
-    back = _conj(tau)
-    product = t.product(_conj(_turn(v)), a)
+    back = conj(tau)
+    product = t.product(adjoint(v), a)
     a = sub(a, mul(_wide(back, a.shape), _outer(v, product)))
     along = t.product(q, v)
-    q = sub(q, mul(_wide(tau, q.shape), _outer(along, _conj(_turn(v)))))
+    q = sub(q, mul(_wide(tau, q.shape), _outer(along, adjoint(v))))
     return [a, q]
 
 
 # -- eigenvalues ---------------------------------------------------------------------------------------------
 
 
-def _rotated(n: int) -> np.ndarray[Any, Any]:
+def next_round(n: int) -> np.ndarray[Any, Any]:
     """The next round of a tournament: the first stays, the others go round. Pairs are (0, 1), (2, 3), ..."""
     top, bottom = list(range(0, n, 2)), list(range(1, n, 2))
     top, bottom = [top[0], bottom[0], *top[1:-1]], [*bottom[1:], top[-1]]
@@ -290,15 +294,15 @@ def _eigh(e: Equation) -> Body:
         return lambda x: [t.full(extents(v), v.type.dtype, 0) for v in e.outputs]
 
     def body(x: Any) -> list[Any]:
-        a = _batch(x)
-        a = mul(add(a, _conj(_turn(a))), 0.5)
+        a = as_batch(x)
+        a = mul(add(a, adjoint(a)), 0.5)
         size = n + n % 2
         if size != n:
             a = t.padded(t.padded(a, 1, 0, 1, 0), 2, 0, 1, 0)
-        v = _identity(a.shape, a.dtype)
+        v = identity(a.shape, a.dtype)
         if n > 1:
             a, v = loop(_round, [], [a, v], SWEEPS * max(size - 1, 1))
-        values = _diagonal(a)
+        values = diagonal(a)
         if size != n:  # the row that was added has an eigenvector of its own
             own = t.reshape(t.part(v, 1, n, size), v.shape[0], size)
             mine = t.compare("gt", t.one("abs", own), 0.5)
@@ -313,31 +317,35 @@ def _eigh(e: Equation) -> Body:
     return body
 
 
-def _diagonal(a: Any) -> Any:
+def diagonal(a: Any) -> Any:
     """The diagonal, as real numbers."""
     same = t.compare("eq", t.iota(a.shape, int32, 1), t.iota(a.shape, int32, 2))
-    return t.reduce("sum", select(same, _real(a), 0.0), (2,))
+    return t.reduce("sum", select(same, real(a), 0.0), (2,))
 
 
 def _round(a: Any, v: Any, j: Any) -> list[Any]:
     """All pairs of neighbours are rotated, then the tournament goes on."""
     n = a.shape[-1]
-    turn = _rotation(a)
-    a = t.product(_conj(_turn(turn)), t.product(a, turn))
+    turn = _of_neighbours(a)
+    a = t.product(adjoint(turn), t.product(a, turn))
     v = t.product(v, turn)
-    order = t.constant(_rotated(n))
+    order = t.constant(next_round(n))
     a = table["gather"](table["gather"](a, order, axis=1), order, axis=2)
     return [a, table["gather"](v, order, axis=2)]
 
 
-def _rotation(a: Any) -> Any:
+def _of_neighbours(a: Any) -> Any:
     """The block-diagonal unitary matrix that clears a[2i, 2i + 1] for all i."""
     batch, n, _ = a.shape
-    diagonal = t.reshape(_diagonal(a), batch, n // 2, 2)
-    p, q = (t.reshape(t.part(diagonal, 2, i, i + 1), batch, n // 2) for i in (0, 1))
+    on = t.reshape(diagonal(a), batch, n // 2, 2)
+    p, q = (t.reshape(t.part(on, 2, i, i + 1), batch, n // 2) for i in (0, 1))
     beside = t.compare("eq", t.iota(a.shape, int32, 2), add(t.iota(a.shape, int32, 1), 1))
     edge = t.reduce("sum", select(beside, a, 0.0), (2,))
-    edge = t.reshape(t.part(t.reshape(edge, batch, n // 2, 2), 2, 0, 1), batch, n // 2)
+    return rotation(p, q, t.reshape(t.part(t.reshape(edge, batch, n // 2, 2), 2, 0, 1), batch, n // 2))
+
+
+def rotation(p: Any, q: Any, edge: Any) -> Any:
+    """The block-diagonal unitary matrix that makes [[p, edge], [conj(edge), q]] diagonal, block by block."""
     size = t.one("abs", edge)
     clear = t.compare("eq", size, 0.0)
     safe = select(clear, 1.0, size)
@@ -349,8 +357,8 @@ def _rotation(a: Any) -> Any:
     )
     tangent = select(clear, 0.0, tangent)
     c = div(1.0, t.one("sqrt", add(mul(tangent, tangent), 1.0)))
-    s = mul(t.cast(mul(tangent, c), a.dtype), phase)
-    return _blocks(t.cast(c, a.dtype), s, t.one("neg", _conj(s)))
+    s = mul(t.cast(mul(tangent, c), edge.dtype), phase)
+    return _blocks(t.cast(c, edge.dtype), s, t.one("neg", conj(s)))
 
 
 def _blocks(c: Any, s: Any, minus: Any) -> Any:
