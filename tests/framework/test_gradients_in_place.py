@@ -180,3 +180,38 @@ def test_weights_and_moments_of_convolutions_stay_where_they_are() -> None:
         seen.append({id(c): c.value.ctypes.data for c in entry.recording.writes if c.value.ndim == 4})
     assert len(seen[0]) == 6  # two weights, each with two moments
     assert seen[1] == seen[2] == seen[3]
+
+
+@pytest.mark.counted
+def test_a_tensor_passed_twice_costs_no_copies() -> None:
+    net = tb.nn.Linear(5, 5)
+    optimizer = tb.optim.SGD(net.parameters(), lr=0.1)
+
+    @tb.jit
+    def step(x: Any, y: Any) -> Any:
+        loss = ((net(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x, other = tb.tensor(BATCHES[0]), tb.tensor(BATCHES[1])
+    seen, losses = [], []
+    for pair in [(x, x), (x, x), (x, x), (x, other), (x, x), (x, x)]:
+        losses.append(step(*pair).item())
+        seen.append([p._cell.value.ctypes.data for p in net.parameters()])
+    assert all(s == seen[1] for s in seen[1:])
+    assert losses[3] not in losses[:3]  # the pair that differs is not taken for a pair of the same
+
+
+@pytest.mark.counted
+def test_steps_for_two_sizes_of_batch_use_the_same_arrays() -> None:
+    t, plain = Trainer(), Trainer()
+    sizes = [x[:3] if i % 2 else x for i, x in enumerate([*BATCHES, *BATCHES])]
+    seen = []
+    for x in sizes:
+        t.jitted(tb.tensor(x))
+        plain.step(tb.tensor(x))
+        seen.append([p._cell.value.ctypes.data for p in t.net.parameters()])
+    assert all(s == seen[2] for s in seen[3:])
+    agree(t, plain)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 from weakref import ref
 
@@ -81,12 +82,14 @@ class Witness:
 # -- gradients that are replaced -----------------------------------------------------------------------------
 
 
-def old_gradients(e: Entry) -> list[Any]:
-    """The arrays of gradients that the call replaces and nobody will miss; none if somebody holds one."""
+def old_gradients(e: Entry, array: Callable[[cells.Cell], Any] = attrgetter("value")) -> list[Any]:
+    """The arrays of gradients that the call replaces and nobody will miss; none if somebody holds one. Where
+    a cell has its array elsewhere, `array` finds it.
+    """
     gradients = [leaf.grad for leaf, there in e.grads if there] if e.usage.replaced else []
     if any(g is None or not is_alone(g, OLD_GRADIENT) for g in gradients):
         return []
-    return [g._cell.value for g in gradients]
+    return [array(g._cell) for g in gradients]
 
 
 def forget_gradients(grads: Sequence[tuple[GradLeaf, bool]]) -> None:

@@ -42,8 +42,8 @@ class Dispatch:
     """One entry of a jitted function, bound to the cells and arrays it meets every time."""
 
     __slots__ = (
-        "autocast", "cells", "count", "entry", "foreign", "changes", "grad_enabled", "gradients", "grads",
-        "guards", "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes",
+        "aliases", "autocast", "cells", "count", "entry", "foreign", "changes", "grad_enabled", "gradients",
+        "grads", "guards", "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes",
         "written",
     )  # fmt: skip
 
@@ -53,6 +53,7 @@ class Dispatch:
         self.entry, self.run = e, made.run
         self.count = counter() if made.overwrites else same
         self.rows = [(row.type.shape, row.type.dtype) for row in call.signature.leaves]
+        self.aliases = call.signature.aliases
         self.grad_enabled, self.autocast = call.signature.grad_enabled, call.signature.autocast
         self.changes = changes()
         self.guards = e.guards if e.guards.places or e.guards.classes else None
@@ -157,17 +158,17 @@ class Dispatch:
         """The arrays of the arguments, or None if one is not what it was."""
         if len(args) != len(self.rows):
             return None
-        values, seen = [], set()
-        for t, (shape, dtype) in zip(args, self.rows, strict=True):
+        values: list[Any] = []
+        seen: dict[cells.Cell, int] = {}
+        for t, (shape, dtype), first in zip(args, self.rows, self.aliases, strict=True):
             if type(t) is not Tensor or t._view is not None or t._extra is not None:
                 return None
             cell = t._cell
             v = cell.value
             if type(v) is not np.ndarray or cell.leaf is not None or v.shape != shape or v.dtype != dtype:
                 return None
-            if cell in self.foreign or cell in seen:
+            if cell in self.foreign or seen.setdefault(cell, len(values)) != first:
                 return None
-            seen.add(cell)
             values.append(v)
         return values
 

@@ -90,6 +90,7 @@ class Jitted:
             out = fast(args)
             if out is not MISS:
                 return out
+        self._fast = fast = None  # it holds the arrays that this call may overwrite
         return self._long_way(args, kwargs)
 
     def _long_way(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

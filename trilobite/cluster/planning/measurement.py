@@ -38,13 +38,12 @@ def measured(plan: Plan, task: Task, steps: int = 9) -> Plan:
 
 def memory(step: Sharded, task: Task) -> float:
     """Bytes of this rank: what enters the compiled step, what leaves it and does not take the place of what
-    entered, and what it needs in between. Gradients are there twice, of this step and of the last.
+    entered, and what it needs in between. Gradients take the place of those of the step before.
     """
     plan = step.plan(*task.args)
     if isinstance(step, Staged):
         return step.stage_memory(plan)  # type: ignore[arg-type]
     report = executable(plan.made.graph, target_now(step._target), plan.usage).memory()
     in_place = {out for out, _ in plan.usage.donated}
-    outs = [nbytes(v.type) * (1 + (i in plan.usage.replaced))
-            for i, v in enumerate(plan.made.graph.outputs) if i not in in_place]  # fmt: skip
+    outs = [nbytes(v.type) for i, v in enumerate(plan.made.graph.outputs) if i not in in_place]
     return float(report.inputs + sum(outs) + report.peak)

@@ -23,7 +23,7 @@ from trilobite.cluster.planning.prediction import nbytes
 from trilobite.cluster.planning.segments import EVERYWHERE, Meeting, Segment, Staging
 from trilobite.cluster.planning.stages import staged
 from trilobite.cluster.sharding.conversion import Costs
-from trilobite.cluster.sharding.function import Plan, Sharded, _plain, pins
+from trilobite.cluster.sharding.function import Plan, Sharded, _plain, local_array, pins
 from trilobite.cluster.sharding.micro import MICRO, MicroPlace
 from trilobite.cluster.sharding.partition import Partition, partition
 from trilobite.cluster.sharding.placements import Placement, canonical, fits, ranges, whole
@@ -38,6 +38,7 @@ from trilobite.cluster.sharding.tensors import (
 )
 from trilobite.compiler.targets.contract import Executable, Usage
 from trilobite.compiler.targets.registry import executable, target_now
+from trilobite.framework.delivery import forget_gradients, old_gradients
 from trilobite.framework.jit import _state_lock
 from trilobite.framework.recordings import Entry
 from trilobite.framework.signature import Call
@@ -174,6 +175,8 @@ class Staged(Sharded):
         present = e.present()
         sources: list[Any] = [*call.tensors, *(present.get(c, c) for c in e.recording.cells)]
         with _state_lock(e):
+            if old_gradients(e, local_array):
+                forget_gradients(e.grads)  # before there are new ones
             run = _Run(self, plan, [*sources, *e.recording.values])
             return self._deliver(e, call, plan, run.outputs())
 

@@ -8,7 +8,7 @@ walk put it. A parameter that nobody has split stays whole; optimiser state and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ from trilobite.cluster.sharding.tensors import (
     put,
     stand_in,
 )
-from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.contract import Executable, Usage
 from trilobite.compiler.targets.registry import executable, target_now
-from trilobite.framework.delivery import _hand_over, shared_cells
+from trilobite.framework.delivery import _hand_over, forget_gradients, old_gradients, shared_cells
 from trilobite.framework.jit import Jitted, _state_lock
 from trilobite.framework.recordings import Entry
 from trilobite.framework.signature import Call, hold
@@ -52,6 +52,7 @@ class Plan:
     made: Partition
     mesh: Mesh
     usage: Usage
+    prepared: Executable | None = field(default=None, init=False)  # what runs with values of these shapes
 
     @property
     def collectives(self) -> list[Collective]:
@@ -189,9 +190,18 @@ class Sharded(Jitted):
         e.guards.refresh()
         plan = self._planned(e, call, given)
         run = executable(plan.made.graph, target, plan.usage)
-        run.prepare(self._values_split(e, call, given, plan), {})
+        if plan.prepared is not run:
+            run.prepare(self._values_split(e, call, given, plan), {})
+            plan.prepared = run
         with _state_lock(e):
-            outs = run.run(self._values_split(e, call, given, plan), [], 0)
+            old = old_gradients(e, local_array)
+            replaces = bool(old)
+            try:
+                outs = run.run(self._values_split(e, call, given, plan), old, 0)
+            except BaseException:
+                if replaces:
+                    forget_gradients(e.grads)
+                raise
             return self._deliver(e, call, plan, outs)
 
     def _values_split(self, e: Entry, call: Call, given: Mapping[Cell, Parts], plan: Plan) -> list[Any]:
@@ -219,21 +229,38 @@ class Sharded(Jitted):
         for i in e.arg_writes:
             _keep(call.tensors[i], next(rows))
         for where, there in e.grads:
+            adds = isinstance(where, int)
             leaf = call.tensors[where]._cell.leaf if isinstance(where, int) else where
-            _hand_over(leaf, _result(next(rows)) if there else None, isinstance(where, int))
+            found = next(rows) if there else None
+            if adds or found is None or leaf.grad is None or not _holds(leaf.grad._cell, found):
+                _hand_over(leaf, _result(found) if there else None, adds)
         present = e.present()
         for cell in e.recording.writes:
-            found = next(rows)
-            if isinstance(found, Parts):
-                put(present.get(cell, cell), found)
-            else:
-                cells.replace(present.get(cell, cell), found)
+            found, now = next(rows), present.get(cell, cell)
+            if not isinstance(found, Parts):
+                cells.replace(now, found)
+            elif not _holds(now, found):
+                put(now, found)
         return e.out_tree.unflatten(leaves)
 
     def _placed(self, plan: Plan, outs: Sequence[Any], types: Sequence[TensorType]) -> Iterator[Any]:
         """Results: arrays that all ranks have whole, and parts."""
         for local, p, kind in zip(outs, plan.made.outs, types, strict=True):
             yield local if p.is_whole else Parts(self._mesh, kind, p, local)
+
+
+def _holds(cell: Cell, found: Any) -> bool:
+    """Has the result been written where the cell has it already?"""
+    old = parts_of(cell)
+    if old is None or not isinstance(found, Parts):
+        return old is None and cell.held is found
+    return old.local is found.local and old.placement == found.placement and old.mesh == found.mesh
+
+
+def local_array(cell: Cell) -> Any:
+    """The array that a cell holds, or this rank's part."""
+    found = parts_of(cell)
+    return cell.value if found is None else found.local
 
 
 def _result(found: Any) -> Tensor:

@@ -31,7 +31,7 @@ class Placement(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        return all(entry is None for entry in self.axes)
+        return self.axes.count(None) == len(self.axes)
 
     @property
     def partials(self) -> tuple[int, ...]:

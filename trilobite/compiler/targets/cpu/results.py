@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class Results:
         order = {k: n for n, k in enumerate((*self._fresh, *given))}
         self._in_order = picker([order[k] for k in range(len(outputs))])
         self._recycles = bool(self._fresh) and _SETS * kept <= _RECYCLED
+        _everyone.add(self)
 
     def allocate(self, values: list[Array], old: list[Array], held: int) -> list[Array]:
         """An array per result. Where an input cannot be given away, `values` gets a copy of it. The caller
@@ -59,7 +61,7 @@ class Results:
         in_place = 0 < self._count(candidates, self._ours) <= GIVEN + held
         if not in_place or len(candidates) < self._given:
             self._renew(values, candidates, GIVEN + held)
-        return list(self._in_order((*fresh, *self._ours)))
+        return list(self._in_order((*fresh, *candidates)))
 
     def forget(self) -> None:
         """Keeps no array of earlier runs."""
@@ -87,6 +89,7 @@ class Results:
     def _renew(self, values: list[Array], candidates: list[Array], most: int) -> None:
         """One by one: what others may see is replaced, an input by a copy, and that is ours."""
         ours = {id(a) for a in self._ours}
+        others = self._taken_over(candidates)
         inputs = len(self.reuses)
         for n, k in enumerate((*(k for k, _ in self.reuses), *self.replaced)):
             if n == len(candidates):  # there is no old result
@@ -101,9 +104,21 @@ class Results:
                     values[i] = new
                 candidates[n] = new
         for array in candidates:
-            if id(array) not in ours:
+            if id(array) not in ours and id(array) not in others:
                 populate(array)
         self._ours = candidates
+
+    def _taken_over(self, candidates: Sequence[Array]) -> set[int]:
+        """The arrays that other programs were given in their last run, by identity; those which share one
+        with this (a step for another size of batch) let all of them go.
+        """
+        mine, found = {id(a) for a in candidates}, set()
+        for other in list(_everyone):
+            theirs = set() if other is self else {id(a) for a in other._ours}
+            if not mine.isdisjoint(theirs):
+                found |= theirs
+                other._ours = []
+        return found
 
     def _fits(self, array: Array, k: int) -> bool:
         """Can result k be written here, and does the array's own count tell of everybody who sees it?"""
@@ -113,8 +128,11 @@ class Results:
 
     def _spare(self, n: int, k: int) -> Array:
         """What the last run gave as result k, if it is forgotten, else a fresh array."""
-        unheld = n < len(self._ours) and references(self._ours, n) <= UNHELD
-        return self._ours[n] if unheld else empty(*self._types[k])
+        ours = self._ours
+        return ours[n] if n < len(ours) and references(ours, n) <= UNHELD else empty(*self._types[k])
+
+
+_everyone: WeakSet[Results] = WeakSet()
 
 
 def picker(places: Sequence[int]) -> Callable[[Sequence[Array]], Sequence[Array]]:
