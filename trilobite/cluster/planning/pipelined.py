@@ -175,7 +175,8 @@ class PaperPipeline:
                 copied = sum(3 * nbytes(v.type) for v in s.gives if v in met)
                 copied += sum(3 * nbytes(v.type) * len(cut.goes.get(v, ())) for v in s.gives)
                 copied += sum(2 * nbytes(v.type) for v in s.reads if cut.home[v] not in (stage, EVERYWHERE))
-                besides = machine.turn + machine.through(copied, footprint)
+                besides = machine.turn + machine.value * (len(s.reads) + len(s.gives))
+                besides += machine.through(copied, footprint)
                 out[id(s)] = work(s.graph, machine, footprint) + inner + besides
         return out
 
@@ -230,7 +231,7 @@ class PaperPipeline:
         mine = cut.of(stage)
         held = sum(nbytes(v.type) for v in graph.inputs if cut.home[v] in (stage, EVERYWHERE))
         in_place = {out for out, _ in plan.usage.donated}
-        held += sum(nbytes(v.type) * (1 + (i in plan.usage.replaced)) for i, v in enumerate(graph.outputs)
+        held += sum(nbytes(v.type) for i, v in enumerate(graph.outputs)
                     if i not in in_place and plan.owners[i] in (stage, EVERYWHERE))  # fmt: skip
         read = {v for s in mine for v in s.reads}
         kept = sum(nbytes(v.type) for s in mine if s.micro for v in s.gives if v in read)

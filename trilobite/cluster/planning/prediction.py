@@ -9,10 +9,16 @@ another way (`Views`) costs nothing. Memory is that of the inputs and of what is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from trilobite.cluster.planning.machines import Machine
 from trilobite.cluster.sharding.partition import Collective, Partition
+from trilobite.compiler.graph.passes.dce import dce
+from trilobite.compiler.graph.passes.hoist_scan import hoist_scan
+from trilobite.compiler.graph.passes.hoist_while import hoist_while
+from trilobite.compiler.graph.passes.inline import inline
+from trilobite.compiler.graph.regions import with_regions
 from trilobite.compiler.targets.contract import Usage
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.types import TensorType, size_of
@@ -20,10 +26,13 @@ from trilobite.ir.types import TensorType, size_of
 _FUSED = frozenset(
     """
 add sub mul div neg exp log tanh erf sqrt rsqrt pow maximum minimum select cast broadcast
-full iota abs sign gt ge lt le eq ne and or not xor expm1
+full iota slice abs sign gt ge lt le eq ne and or not xor expm1
 log1p sin cos is_finite is_nan
 """.split()
 )
+
+
+_PRODUCTS = ("dot", "conv", "conv_input_grad", "conv_weight_grad")
 
 
 class Views(dict[Var, Var]):
@@ -76,16 +85,28 @@ def nbytes(t: TensorType) -> float:
 
 
 def predicted(made: Partition, machine: Machine, names: tuple[str, ...], usage: Usage) -> Predicted:
-    """`usage` says which results take the place of an input, and which that of the step before (gradients:
-    both are there for a moment).
-    """
+    """`usage` says which results take the place of an input; gradients take that of the step before."""
     state = sum(nbytes(v.type) for v in made.graph.inputs)
     in_place = {out for out, _ in usage.donated}
     new = [i for i in range(len(made.graph.outputs)) if i not in in_place]
-    results = sum(nbytes(made.graph.outputs[i].type) * (1 + (i in usage.replaced)) for i in new)
+    results = sum(nbytes(made.graph.outputs[i].type) for i in new)
+    made = replace(made, graph=as_compiled(made.graph))
     peak = state + results + alive(made.graph)
     each = works(made.graph, machine, peak)
-    return Predicted(sum(each), waits(made, each, machine, names), state + results, peak)
+    handed = machine.turn + machine.value * max(len(made.graph.inputs), len(made.graph.outputs))
+    return Predicted(sum(each) + handed, waits(made, each, machine, names), state + results, peak)
+
+
+def as_compiled(graph: Graph) -> Graph:
+    """The graph with its loops as the compiler leaves them: what need not be done step by step is one product
+    beside the loop, such as the gradient of a recurrent weight. What is outside of loops keeps its names.
+    """
+    loops = ("scan", "while")
+    if not any(e.primitive.name in loops for e in graph.equations):
+        return graph
+    flat = [with_regions(e, lambda g: dce(inline(g))) if e.primitive.name in loops else e
+            for e in graph.equations]  # fmt: skip
+    return hoist_while(hoist_scan(Graph(graph.inputs, flat, graph.outputs, graph.name)))
 
 
 _GATHERS = ("cluster_all_gather", "cluster_broadcast")
@@ -94,8 +115,9 @@ _GATHERS = ("cluster_all_gather", "cluster_broadcast")
 def waits(made: Partition, each: Sequence[float], machine: Machine, names: Sequence[str]) -> dict[str, float]:
     """Seconds that collectives add to those of the equations, by side of the mesh, in a run on paper: each
     begins where it stands (a gather where the one before it is first read), the link takes their bytes one
-    after another, and who reads a result before it is there waits. Part of the bytes' time is the rank's own:
-    `machine.exposed`. So latencies of sums that are all under way together count once.
+    after another, and who reads a result before it is there waits. Part of the time is the rank's own:
+    `machine.exposed` of the bytes', `machine.handling` of the messages' beginnings. The rest of the latencies
+    of sums that are all under way together counts once.
     """
     equations, along, views = made.graph.equations, dict.fromkeys(names, 0.0), Views(made.graph)
     known = {id(c) for c in made.made_by.values()}
@@ -120,11 +142,11 @@ def waits(made: Partition, each: Sequence[float], machine: Machine, names: Seque
             c = made.made_by[v]
             wait(operand[v])
             moving = c.seconds - c.latency
-            own = moving * machine.exposed
+            own = moving * machine.exposed + c.latency * machine.handling
             along[c.sides[0]] += own
             now += own
-            link = max(link, now) + moving - own
-            there[v] = link + c.latency, c
+            link = max(link, now) + moving * (1 - machine.exposed)
+            there[v] = link + c.latency * (1 - machine.handling), c
         if not any(v in made.made_by or v in views for v in e.outputs):
             wait(e.inputs)
         now += each[i]
@@ -175,9 +197,11 @@ def _written(graph: Graph, views: Views) -> set[Var]:
             if v in views:
                 continue
             seen = readers.get(v, [])
-            small = e.primitive.name in ("broadcast", "full", "iota")
-            fused = e.primitive.name in _FUSED and all(r in _FUSED or r.startswith("reduce") for r in seen)
-            if not (fused and (len(seen) <= 1 or small)):
+            name = e.primitive.name
+            small = name in ("broadcast", "full", "iota", "slice")
+            fused = name in _FUSED and all(r in _FUSED or r.startswith("reduce") for r in seen)
+            ends = name in _PRODUCTS and all(r in _FUSED for r in seen)  # what follows is done tile by tile
+            if not ((fused and (len(seen) <= 1 or small)) or (ends and len(seen) == 1)):
                 out.add(v)
     return out
 
@@ -213,20 +237,17 @@ def works(graph: Graph, machine: Machine, footprint: float) -> list[float]:
         flops = e.primitive.cost(types, outs, e.attributes)
         made = [v for v in e.outputs if v in written]
         read = [v for v in map(views.of, e.inputs) if v in there]
-        if name in _FUSED:  # what is fused together reads a value once
+        if name in _FUSED and name != "slice":  # what is fused together reads a value once
             there -= set(read)
         moving = 0.0
         for v in (*read, *made):
-            size = nbytes(v.type)
+            size = nbytes(v.type if name != "slice" else outs[0])
             moving += machine.through(size, min(footprint, touched - last.get(v, 0.0)))
             touched += size
             last[v] = touched
-        fast = flops / machine.flops if name in ("dot", *_CONVOLUTIONS) else 0.25 * flops / machine.flops
+        fast = flops / machine.flops if name in _PRODUCTS else 0.25 * flops / machine.flops
         out[i] = max(fast, moving) + (machine.kernel if made else 0.0)
     return out
-
-
-_CONVOLUTIONS = ("conv", "conv_input_grad", "conv_weight_grad")
 
 
 def _last_uses(graph: Graph, views: Views) -> dict[Var, int]:
