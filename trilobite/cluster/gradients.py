@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from trilobite.cluster import collectives as c
 from trilobite.cluster.groups import Group, as_group, part_of
 from trilobite.framework.modes import is_grad_enabled, no_grad
 from trilobite.framework.nn.module import Module
+from trilobite.framework.optim.clipping import whole_gradients
 from trilobite.framework.rules import custom_vjp
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
 
 BUCKET = 1 << 20  # bytes that are sent at a time: what is sent last is waited for whole
 
@@ -71,18 +74,50 @@ def same_start(module: Module, group: Group | None = None) -> None:
 def reduce_gradients(
     parameters: Iterable[Tensor], group: Group | None = None, *, op: str = "mean", bucket: int = BUCKET
 ) -> None:
-    """Gradients become their mean (or sum) over the members. What has none on one member has none on all."""
+    """Gradients become their mean (or sum) over the members. A parameter that some members alone have used
+    has a gradient on all of them then; in a compiled function, all must use the same ones.
+    """
     g = as_group(group)
     if op not in ("mean", "sum"):
         raise ArgumentError(f"gradients by {op!r}", where=user_location(), expected="mean or sum")
-    grads = [p.grad for p in parameters if p.grad is not None]
     if g.size == 1:
         return
+    listed = list(parameters)
     with no_grad():
+        complete_gradients(listed, g)
+        grads = [p.grad for p in listed if p.grad is not None]
         for rows in buckets(reversed(grads), bucket):  # as backward passes have them ready
             total = c.all_reduce(flat(rows), op, group=g)
             for t, new in zip(rows, unflat(total, rows), strict=True):
                 t._store(new._read())
+
+
+def complete_gradients(parameters: Sequence[Tensor], group: Group) -> None:
+    """What has a gradient on one member has one on all: zeros where it was not used. Sums by position would
+    mix up parameters else.
+    """
+    there = np.array([p.grad is not None for p in parameters], np.uint8)
+    if entry.threads.context.recorder is not None:
+        told_gradients(parameters, np.flatnonzero(there).tolist(), group)
+        return
+    everywhere = c.all_reduce(there, "max", group=group).numpy()
+    for p, here, some in zip(parameters, there, everywhere, strict=True):
+        if some and not here:
+            p.grad = wrap(np.zeros(p.shape, p.dtype))
+
+
+def told_gradients(parameters: Sequence[Tensor], there: Sequence[int], group: Group) -> None:
+    """All members have gradients of the same parameters, or all raise. Who has all that can have one need not
+    ask in a compiled function: who has less asks, and is not answered.
+    """
+    trained = sum(p.requires_grad for p in parameters)
+    if len(set(there)) < trained or entry.threads.context.recorder is None:
+        alike(f"gradients of parameters {list(there)}", group)
+
+
+def alike(about: str, group: Group) -> None:
+    """All members say the same, or all raise."""
+    c.barrier(about, group=group)
 
 
 def clip_grad_norm_(
@@ -91,14 +126,14 @@ def clip_grad_norm_(
     """Scales all gradients down so that their norm is at most `max_norm`, and gives the norm before.
     `parameters` are those that this rank has whole; `split` those of which members of a group have parts.
     """
-    whole = [p.grad for p in parameters if p.grad is not None]
+    whole = whole_gradients(parameters)
     parts = {g: [p.grad for p in ps if p.grad is not None] for g, ps in (split or {}).items()}
     with no_grad():
         total: Any = sum((_squares(t) for t in whole), start=0.0)
         for g, rows in parts.items():
             own: Any = sum((_squares(t) for t in rows), start=0.0)
             total = total + c.all_reduce(own, group=g)
-        norm: Tensor = total**0.5
+        norm: Tensor = wrap(np.zeros(())) + total**0.5
         factor = (max_norm / (norm + 1e-6)).clip(max=1.0)
         for t in (*whole, *(t for rows in parts.values() for t in rows)):
             t._store((t * factor.to(t.dtype))._read())
@@ -114,12 +149,15 @@ def _squares(t: Tensor) -> Any:
 
 def rows_of_all(strategy: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """How many rows the batch of all ranks has: `rows`, or as many on each as here. Ranks that train and
-    disagree raise, all of them: their means would count rows unequally.
+    disagree raise, all of them: their means would count rows unequally. So do those that `told` differs for.
     """
     own, group = _own_rows(args, kwargs), strategy.group
+    if group.size > 1 and strategy.training and is_grad_enabled():
+        said = [f"{own} rows on every rank; if uneven, set .rows to their sum"] * (strategy.rows is None)
+        said += strategy.told()
+        if said:
+            c.barrier("; ".join(said), group=group)
     if strategy.rows is None:
-        if group.size > 1 and strategy.training and is_grad_enabled():
-            c.barrier(f"{own} rows on every rank; if uneven, set .rows to their sum", group=group)
         return own * int(group.size)
     begin, end = part_of(strategy.rows, group)
     if end - begin != own:
@@ -181,7 +219,8 @@ class DataParallel(Module):
     as often as you like (gradients add up), then `reduce_gradients()`, then the optimiser's step.
     Where parts are uneven (the last batch of an epoch, cut as `own_rows` and `BatchSampler` do), say how many
     rows all ranks have: `dp.rows = 7`. Then gradients count by rows; `loss * dp.weight` does, too, for
-    who wants the mean of losses. Uneven parts of which nobody has said so are an error on all ranks.
+    who wants the mean of losses. Uneven parts of which nobody has said so are an error on all ranks, and so
+    are parameters that are no longer alike, because a sum was left out before a step.
     """
 
     rows: int | None = None
@@ -209,6 +248,16 @@ class DataParallel(Module):
         """What all members know of these, each as its mean: for decisions that all must take alike."""
         line = np.array([float(v) for v in numbers.values()])
         return dict(zip(numbers, c.all_reduce(line, "mean", group=self.group).tolist(), strict=True))
+
+    def told(self) -> list[str]:
+        """Of the last parameter that is trained, which every step changes, what its first numbers are."""
+        last = next((p for p in reversed(list(self.module.parameters())) if p.requires_grad), None)
+        value = None if last is None else last._read()
+        value = value if isinstance(value, np.ndarray) else getattr(value, "primal", None)
+        if not isinstance(value, np.ndarray):
+            return []
+        numbers = crc32(value.reshape(-1)[:256].tobytes())
+        return [f"parameters {numbers:08x}; if they differ, reduce_gradients() was left out"]
 
     def reduce_gradients(self) -> None:
         """Gradients of the mean loss over all ranks."""

@@ -19,10 +19,20 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.dtypes import bool_, int32
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.cluster import collectives as c
-from trilobite.cluster.gradients import clip_grad_norm_, rows_of_all, same_start, weighed, weight_of
+from trilobite.cluster.gradients import (
+    alike,
+    clip_grad_norm_,
+    complete_gradients,
+    rows_of_all,
+    same_start,
+    told_gradients,
+    weighed,
+    weight_of,
+)
 from trilobite.cluster.groups import Group, as_group, part_of
 from trilobite.cluster.randomness import one_randomness
 from trilobite.framework.checkpointing import checkpoint
@@ -32,6 +42,7 @@ from trilobite.framework.nn.parameter import Parameter
 from trilobite.framework.nn.skeleton import functional_call
 from trilobite.framework.nn.state import LoadResult
 from trilobite.framework.ops.creation import zeros
+from trilobite.framework.optim.clipping import keep_apart
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.tensor import Tensor
 
@@ -60,7 +71,12 @@ class Zero(Module):
         self.shards = [self._shard(p) for p in self._whole]
         self.optimizer = optimizer(self.shards)
         self._refuse_whole()
+        self._scattered: list[int] = []  # stage 2: whose gradients this member has summed, in order
+        if self.group.size > 1:
+            self.optimizer.agreed = self._agreed
+            keep_apart((*self._whole, *self.shards), "clip_grad_norm_(max_norm) of cluster.Zero")
         if stage < 3:
+            self.optimizer.register_step_post_hook(lambda *_: self.gather_parameters())
             self._lie_in_whole()
         if stage == 3:
             self._take_away(units or _units(module), again)
@@ -77,6 +93,11 @@ class Zero(Module):
                 expected="an optimiser that treats every element alone: SGD, Adam, AdamW, RMSprop, Lion, ...",
                 remedy="use cluster.DataParallel with this one",
             )
+
+    def _agreed(self, fine: Tensor) -> Tensor:
+        """Is it so on all members?"""
+        found: Tensor = c.all_reduce(fine.to(int32), "min", group=self.group).to(bool_)
+        return found
 
     def _shard(self, p: Tensor) -> Parameter:
         with no_grad():
@@ -106,11 +127,11 @@ class Zero(Module):
     def _take_away(self, units: Sequence[Module], again: bool) -> None:
         index = {p: k for k, p in enumerate(self._whole)}
         claimed: set[int] = set()
-        for unit in units:
+        for number, unit in enumerate(units):
             # Units may share a parameter (tied weights): each gathers it, and their gradients add up.
             places = {name: index[p] for name, p in unit.named_parameters()}
             claimed |= set(places.values())
-            self._wrap(unit, places, again)
+            self._wrap(unit, places, again, number)
         left = [k for k in range(len(self._whole)) if k not in claimed]
         if left:
             names = [n for n, p in self.module.named_parameters() if index[p] in left]
@@ -123,10 +144,12 @@ class Zero(Module):
         for p in self._whole:
             p.requires_grad_(False)
 
-    def _wrap(self, unit: Module, places: dict[str, int], again: bool) -> None:
+    def _wrap(self, unit: Module, places: dict[str, int], again: bool, number: int) -> None:
         plain = type(unit).forward
 
         def inner(*args: Any, **kwargs: Any) -> Any:
+            if self.group.size > 1:
+                alike(f"parameters of unit {number}", self.group)
             whole = {name: self._gathered(k) for name, k in places.items()}
             return functional_call(
                 _Plain(unit, plain), {f"unit.{n}": t for n, t in whole.items()}, args, kwargs
@@ -184,6 +207,7 @@ class Zero(Module):
             p._cell.value = zeros((0,), dtype=p.dtype)._read()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        self._scattered.clear()
         for p in (*self._whole, *self.shards):
             p.grad = None
 
@@ -191,6 +215,10 @@ class Zero(Module):
         """The shards' gradients: those of the mean loss over all ranks."""
         n = self.group.size
         with no_grad():
+            if self.stage == 1 and n > 1:
+                complete_gradients(self._whole, self.group)
+            elif self.stage == 2 and n > 1:
+                self._compare_scattered()
             for p, q in zip(self._whole, self.shards, strict=True):
                 if self.stage == 1 and p.grad is not None:
                     q.grad, p.grad = self._summed(p.grad.reshape(-1)), None
@@ -208,18 +236,26 @@ class Zero(Module):
         with no_grad():
             assert p.grad is not None
             own = self._summed(p.grad.reshape(-1))
+            self._scattered.append(k)
             p.grad, q = None, self.shards[k]
             q.grad = own if q.grad is None else q.grad + own
+
+    def _compare_scattered(self) -> None:
+        """Sums by position have mixed up parameters if members have used other ones."""
+        told_gradients(self._whole, self._scattered, self.group)
+        self._scattered.clear()
 
     def clip_grad_norm_(self, max_norm: float) -> Tensor:
         """Between reduce_gradients() and step()."""
         return clip_grad_norm_([], max_norm, split={self.group: self.shards})
 
+    def told(self) -> list[str]:
+        """Parameters of all members are made of the same shards."""
+        return []
+
     def step(self) -> None:
-        """Update the shards, and in stages 1 and 2 the parameters from them."""
+        """Update the shards, and in stages 1 and 2 the parameters from them: so does the optimiser's own."""
         self.optimizer.step()
-        if self.stage < 3:
-            self.gather_parameters()
 
     def gather_parameters(self) -> None:
         """Whole parameters of stages 1 and 2 from the shards of all members."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -36,8 +37,16 @@ from trilobite.framework.optim.group import number
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms.cells import Cell
 
 _TINY = np.asarray(1e-6)  # keeps the quotient of two zeros out
+_apart: WeakKeyDictionary[Cell, str] = WeakKeyDictionary()
+
+
+def keep_apart(parameters: Iterable[Tensor], remedy: str) -> None:
+    """These have parts of gradients, or gradients elsewhere: norms of what is here would be wrong."""
+    for p in parameters:
+        _apart[p._cell] = remedy
 
 
 def gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -46,10 +55,24 @@ def gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad for p in listed if p.grad is not None]
 
 
+def whole_gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """The gradients that are there, where they are all that there is."""
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    if _apart:
+        for remedy in (_apart[p._cell] for p in listed if p._cell in _apart):
+            raise GradientError(
+                "the norm of gradients of which other processes hold parts",
+                where=user_location(),
+                expected="parameters whose gradients are here, and whole",
+                remedy=remedy,
+            )
+    return gradients(listed)
+
+
 def grad_norm(parameters: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients as one vector."""
     with no_grad():
-        return wrap(_norm([g._read() for g in gradients(parameters)], _order(norm_type)))
+        return wrap(_norm([g._read() for g in whole_gradients(parameters)], _order(norm_type)))
 
 
 def clip_grad_norm_(
@@ -59,7 +82,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
 ) -> Tensor:
     """Scale all gradients down together so that their norm is at most `max_norm`; returns the norm before."""
-    grads, limit = gradients(parameters), number("max_norm", max_norm)
+    grads, limit = whole_gradients(parameters), number("max_norm", max_norm)
     with no_grad():
         total = _norm([g._read() for g in grads], _order(norm_type))
         if error_if_nonfinite:

@@ -58,6 +58,8 @@ class Optimizer(StepHooks, Guarded):
     """Arguments that stand for several numbers: betas."""
     elementwise: ClassVar[bool] = True
     """Does the update treat every element alone?"""
+    agreed: Callable[[Tensor], Tensor] | None = None
+    """Where other processes hold parts of the parameters: whether something is true of all of them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

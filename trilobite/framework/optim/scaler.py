@@ -94,6 +94,8 @@ class GradScaler(Guarded):
                 new, fine = unscale(g, cast(inverse, accumulator(real_of(g.dtype))))
                 grad._store(new)
                 finite = table["and"](finite, fine)
+            if optimizer.agreed is not None:
+                finite = optimizer.agreed(wrap(finite))._read()
             cells.write(self._finite._cell, table["and"](self._finite._read(), finite))
         self._unscaled[optimizer] = (entry.context().recorder, wrap(finite))
 
