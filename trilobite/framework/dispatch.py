@@ -42,9 +42,9 @@ class Dispatch:
     """One entry of a jitted function, bound to the cells and arrays it meets every time."""
 
     __slots__ = (
-        "aliases", "autocast", "cells", "count", "entry", "foreign", "changes", "grad_enabled", "gradients",
-        "grads", "guards", "known", "last", "results", "rooms", "rows", "run", "single", "watched", "writes",
-        "written",
+        "aliases", "autocast", "bare", "cells", "changes", "count", "entry", "foreign", "grad_enabled",
+        "gradients", "grads", "guards", "known", "last", "results", "rooms", "rows", "run", "single",
+        "watched", "writes", "written",
     )  # fmt: skip
 
     def __init__(self, e: Entry, call: Call, target: Target) -> None:
@@ -61,6 +61,8 @@ class Dispatch:
         self.grads: list[tuple[GradLeaf, bool]] = list(e.grads)
         self.watched = list(dict.fromkeys([*(leaf for leaf, _ in e.grad_was), *(g for g, _ in e.grads)]))
         self.results = sum(s is None for s in e.out_static)
+        apart = self.aliases == tuple(range(len(self.rows)))
+        self.bare = apart and not (self.writes or self.watched) and all(s is None for s in e.out_static)
         self.single = len(e.out_static) == 1 and e.out_static[0] is None and e.out_tree.kind is None
         at = {c: i for i, c in enumerate(self.cells)}
         several = len(self.writes) > 1 and all(c in at for c in self.writes)
@@ -105,20 +107,8 @@ class Dispatch:
         self.rooms = [g._cell for g in self.gradients]  # whose arrays the next gradients may take
 
     def __call__(self, args: Sequence[Any]) -> Any:
-        ctx = entry.threads.context
-        if (
-            ctx.recorder is not None
-            or ctx.writes is not None
-            or ctx.undo is not None
-            or ctx.watch is not None
-        ):
-            return MISS
-        if (ctx.ambient.level > ctx.grad_off) is not self.grad_enabled or changes() != self.changes:
-            return MISS
-        if self.guards is not None and not self.guards.hold():
-            return MISS
-        values = self._arguments(args)
-        if values is None or autocast_dtype() is not self.autocast:
+        values = self._arguments(args) if self._stands() else None
+        if values is None:
             return MISS
         lock = self.entry.lock
         if lock is None:
@@ -126,6 +116,43 @@ class Dispatch:
             return wrap(outs[0]) if self.single else self.entry.out_tree.unflatten(self._results(outs))
         with lock.now():
             return self._with_state(values)
+
+    def _stands(self) -> bool:
+        """Is all around the call as it was?"""
+        ctx = entry.threads.context
+        return (
+            ctx.recorder is None
+            and ctx.writes is None
+            and ctx.undo is None
+            and ctx.watch is None
+            and (ctx.ambient.level > ctx.grad_off) is self.grad_enabled
+            and changes() == self.changes
+            and (self.guards is None or self.guards.hold())
+            and autocast_dtype() is self.autocast
+        )
+
+    def arrays(self, values: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]] | None:
+        """The same for plain arrays, which are nobody's tensors, of a function that leaves nothing behind but
+        its results: these as arrays, or None where the long way decides.
+        """
+        if not self.bare or not self._stands():
+            return None
+        for v, (shape, dtype) in zip(values, self.rows, strict=True):
+            if v.shape != shape or v.dtype != dtype:
+                return None
+        lock = self.entry.lock
+        if lock is None:
+            return self.run(values, [], 0)
+        with lock.now():
+            captured = [c.held for c in self.cells]
+            if self.count(captured, self.last) < 0:
+                return None
+            values += captured
+            del captured
+            outs = self.run(values, [], HELD_BY_DISPATCH)
+        if postponed:
+            raise_postponed()
+        return outs
 
     def _with_state(self, values: list[Any]) -> Any:
         captured = [c.held for c in self.cells]

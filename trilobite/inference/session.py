@@ -88,6 +88,7 @@ class Session:
         self._types = {i.name: i for i in model.graph.inputs}
         self._defaults = {i.name: i for i in model.defaults}
         self._others: dict[frozenset[str], Program] = {}
+        self._last: list[tuple[str, tuple[int, ...], Any]] = []  # inputs that were found to fit
 
     @property
     def inputs(self) -> tuple[Named, ...]:
@@ -113,6 +114,9 @@ class Session:
         those arrays. When `cancel` is set, by another thread, the run ends with an error before its next
         step.
         """
+        if outputs is None and into is None and cancel is None and self._are_as_before(inputs):
+            self._take_threads()
+            return dict(zip(self.program.outputs, self.program.run(inputs), strict=True))
         names = list(outputs) if outputs is not None else self.program.outputs
         unknown = [n for n in (*names, *(into or ())) if n not in self.program.outputs]
         if unknown:
@@ -128,6 +132,17 @@ class Session:
         for name, array in (into or {}).items():
             found[name] = _written(name, found[name], array)
         return found
+
+    def _are_as_before(self, inputs: Mapping[str, Any]) -> bool:
+        """Arrays of the names, sizes and dtypes that were looked at last."""
+        rows = self._last
+        if len(inputs) != len(rows):
+            return False
+        for name, shape, dtype in rows:
+            value = inputs.get(name)
+            if type(value) is not np.ndarray or value.shape != shape or value.dtype != dtype:
+                return False
+        return bool(rows)
 
     def _program(self, replaced: frozenset[str]) -> Program:
         """The program in which these values of the file are inputs."""
@@ -235,7 +250,10 @@ class Session:
             raise ArgumentError(what, expected=", ".join(f"{n}: {i.type}" for n, i in self._types.items()))
         sizes: dict[str, int] = {}
         taken = {**self._types, **{n: self._defaults[n] for n in inputs if n in self._defaults}}
-        return {n: _fitting(i, inputs.get(n), sizes) for n, i in taken.items()}
+        found = {n: _fitting(i, inputs.get(n), sizes) for n, i in taken.items()}
+        plain = not self._defaults.keys() & inputs and all(type(v) is np.ndarray for v in found.values())
+        self._last = [(n, v.shape, v.dtype) for n, v in found.items()] if plain else []
+        return found
 
 
 def _watching(cancel: Event) -> Any:

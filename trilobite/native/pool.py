@@ -261,6 +261,8 @@ _pool: Pool | None = None
 def pool() -> Pool:
     """This process's pool."""
     global _pool
+    if _pool is not None:
+        return _pool
     with _creating:
         if _pool is None:
             _pool = _created()

@@ -79,13 +79,13 @@ class Compiled:
         self._lock = renewed_in_child(threading.Lock())
 
     def run(self, values: Values) -> Sequence[Any]:
-        operands = [wrap(np.asarray(values[n])) for n in self.reads]
-        key: Key = tuple((t.shape, t.dtype) for t in operands)  # type: ignore[misc]
+        operands = [np.asarray(values[n]) for n in self.reads]
+        key: Key = tuple([(a.shape, a.dtype) for a in operands])
         function = self.functions.get(key)
         if function is None:
-            return self._first(key, operands)
+            return self._first(key, [wrap(a) for a in operands])
         self.latest = function
-        return [o.numpy() for o in function(*operands)]
+        return function.on_arrays(operands)
 
     def _first(self, key: Key, operands: Sequence[Tensor]) -> Sequence[Any]:
         """A size that was not met before: a graph over symbols serves it, or it gets a graph of its own."""
@@ -147,9 +147,9 @@ class Compiled:
 
     def executable(self, values: Values) -> Executable:
         """What runs operands of these sizes."""
-        operands = [wrap(np.asarray(values[n])) for n in self.reads]
-        key: Key = tuple((t.shape, t.dtype) for t in operands)  # type: ignore[misc]
-        found: Executable = self.functions[key].lower(*operands).compile()
+        operands = [np.asarray(values[n]) for n in self.reads]
+        key: Key = tuple([(a.shape, a.dtype) for a in operands])
+        found: Executable = self.functions[key].lower(*map(wrap, operands)).compile()
         return found
 
     def describe(self) -> list[str]:
