@@ -199,3 +199,11 @@ def test_one_text_serves_all_sizes_and_ranks() -> None:
     shapes = (((1, 3, 9, 40), (5, 3, 3, 3)), ((2, 30, 50), (70, 30, 4)), ((1, 9, 4, 4), (6, 9, 1, 1)))
     steps = [step for x, w in shapes for step in lowered(case(rng, x, w)[0]).steps]
     assert len({s.kernel.text for s in steps if s.kernel.name == "conv_planes"}) == 1
+
+
+def test_all_images_count_as_work() -> None:
+    """So that many small ones are shared by threads, and a profile says how many operations there were."""
+    rng = np.random.default_rng(11)
+    steps = [lowered(case(rng, (n, 3, 6, 17), (5, 3, 1, 1))[0]).steps[-1] for n in (1, 64)]
+    assert [s.flops for s in steps] == [2.0 * n * 6 * 17 * 3 * 5 for n in (1, 64)]
+    assert steps[0].serial and not steps[1].serial

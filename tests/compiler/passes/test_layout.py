@@ -102,7 +102,8 @@ def biased(x: Any, w: Any, b: Any, stride: int, pad: int) -> Any:
         ((1, 3, 9, 8), (5, 3, 1, 1), 1, 0),
         ((2, 3, 9, 8), (5, 3, 1, 1), 2, 0),
         ((1, 3, 40, 40), (32, 3, 7, 7), 2, 3),
-        ((2, 32, 56, 56), (32, 32, 3, 3), 2, 1),
+        ((2, 3, 112, 112), (16, 3, 3, 3), 2, 1),
+        ((1, 24, 56, 56), (5, 24, 5, 5), 1, 2),
     ],
 )
 def test_a_convolution_alone_runs_where_its_values_lie(x: Any, w: Any, stride: int, pad: int) -> None:
@@ -118,8 +119,10 @@ def test_a_convolution_alone_runs_where_its_values_lie(x: Any, w: Any, stride: i
         ((1, 512, 14, 14), (512, 512, 3, 3)),
         ((1, 2048, 7, 7), (512, 2048, 1, 1)),
         ((1, 64, 9, 9), (64, 64, 5, 5)),
+        ((4, 48, 28, 28), (48, 48, 5, 5)),
+        ((1, 96, 14, 14), (96, 96, 5, 5)),
     ],
-    ids=["tiles", "few pixels", "short lines"],
+    ids=["tiles", "few pixels", "short lines", "lines that panels break", "lines of one vector"],
 )
 def test_channels_move_where_that_is_quicker(x: Any, w: Any) -> None:
     graph = layout(record(partial(conv, pad=w[2] // 2), x, w))

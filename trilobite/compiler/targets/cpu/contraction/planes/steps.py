@@ -33,7 +33,7 @@ from trilobite.compiler.targets.cpu.contraction.words import Content, Form, cont
 from trilobite.compiler.targets.cpu.epilogue import Epilogue
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.ir.graph import Equation
-from trilobite.ir.types import Dim
+from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
 _DEPTH = (
@@ -194,7 +194,8 @@ def _step(
     scratch = sums_at + max(kept * run * block, 2 * tile_bytes(tile))
     text = _text(host, tile, epilogue, forms(words))
     kernel = NativeKernel(epilogue.named("conv_planes"), text, scratch=scratch)
-    work = 2.0 * pixels * depth * filters
+    images = 1 if isinstance(x.shape[0], Affine) else x.shape[0]
+    work = 2.0 * images * pixels * depth * filters
     return Step(kernel, contents(words), x.shape[0] * (runs * panels), work, work < 2 * _SERIAL)
 
 
