@@ -17,7 +17,7 @@ from trilobite.base.dtypes import DType, float16, float32
 from trilobite.compiler.targets.dlp.kernels.attention import (
     BYTES,
     BYTES_TWICE,
-    KINDS,
+    RATES,
     Attention,
     blocks_of,
     cycles_of_blocks,
@@ -42,7 +42,7 @@ def measured(machine: Machine, dtype: DType, heads: int, tokens: int, width: int
     blocks = blocks_of(a, machine, cores)
     cycles = cycles_of_blocks(a, machine, cores, blocks) - machine.cycles(machine.launch.overhead_ns)
     scores, core = heads * tokens * tokens, machine.core
-    array = scores * 2 * width / core.mfu.macs_per_cycle[KINDS[dtype][0]] / cores
+    array = scores * 2 * width / core.mfu.macs_per_cycle[RATES[dtype]] / cores
     moved = 4 * heads * tokens * width * dtype.itemsize / machine.dram_bytes_per_cycle
     passed = BYTES_TWICE if blocks.twice else BYTES[dtype]
     vector = scores * passed / core.vfu.bytes_per_cycle / cores
