@@ -155,11 +155,6 @@ def test_most_forms_are_measured() -> None:
     assert len(forms()) > 250
 
 
-def test_some_forms_touch_what_the_manual_says(tmp_path: Path) -> None:
-    held(forms()[::16], tmp_path)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("part", range(16))
 def test_every_form_touches_what_the_manual_says(part: int, tmp_path: Path) -> None:
     held(forms()[part::16], tmp_path)

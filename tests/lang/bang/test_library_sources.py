@@ -70,7 +70,7 @@ def named(number: int, folder: Path, level: int) -> None:
         pytest.fail("the mistake was not found")
 
 
-@pytest.mark.parametrize("number", range(0, len(MISTAKES), 8))
+@pytest.mark.parametrize("number", range(0, len(MISTAKES), 3))
 def test_a_seeded_mistake_is_named(number: int, tmp_path: Path) -> None:
     named(number, tmp_path, 2)
 

@@ -41,10 +41,7 @@ def test_what_is_right_is_clean(name: str, level: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(given[at].numpy().astype(np.float64), want, rtol=1e-5, atol=1e-5)
 
 
-SOME = [pytest.param(*slip, marks=() if n % 3 == 0 else pytest.mark.long) for n, slip in enumerate(SLIPS)]
-
-
-@pytest.mark.parametrize(("name", "right", "wrong", "pattern", "line"), SOME)
+@pytest.mark.parametrize(("name", "right", "wrong", "pattern", "line"), SLIPS)
 def test_a_slip_is_named(name: str, right: str, wrong: str, pattern: str, line: str, tmp_path: Path) -> None:
     assert right in KERNELS[name].text
     text = KERNELS[name].text.replace(right, wrong, 1)
