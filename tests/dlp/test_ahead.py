@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trilobite as tb
 from trilobite.base import dtypes as dt
 from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.dlp import ahead, compiled
@@ -290,3 +291,21 @@ def test_buffers_that_do_not_fit_after_all_come_late(monkeypatch: pytest.MonkeyP
     made: Any = executable(graph, find(MACHINES["2x1"]), Usage(stable=frozenset(range(1, len(values)))))
     assert np.array_equal(made(values)[0], run(graph, values)[0])
     assert not _linked(made.last.compiled)
+
+
+def test_weights_come_no_earlier_than_the_last_results_are_made() -> None:
+    """Where a vector instruction behind the products makes the results, and DRAM takes them: the last but one
+    tile may still be on its way there when weights of the next group begin, which nobody waits for."""
+    machine = load_machine("dlp-s")
+    nram = replace(machine.core.nram, kib=16, reserved_kib=8)
+    sram = replace(machine.sram, kib=65, reserved_kib=8, banks=1, bytes_per_cycle=128, bus_bytes_per_cycle=64)
+    core = replace(machine.core, nram=nram)
+    machine = replace(machine, name="few", core=core, sram=sram, cores_per_cluster=4, interlock="none")
+    rng = np.random.default_rng(0)
+    q, k, v = (tb.tensor(rng.normal(size=(1, 3, n, w)).astype(np.float16)) for n, w in SHAPES)
+    attend = tb.nn.functional.scaled_dot_product_attention
+    found = tb.jit(attend, target=machine, options={"checks": True})(q, k, v).numpy()
+    np.testing.assert_allclose(found, attend(q, k, v).numpy(), rtol=2e-3, atol=2e-3)
+
+
+SHAPES = ((13, 37), (86, 37), (86, 26))

@@ -15,6 +15,7 @@ from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div, input_places
+from trilobite.compiler.targets.dlp.contraction.near import is_near
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE, Early, Prefetched
@@ -130,6 +131,7 @@ class Kernel(Prefetching):
             plan.is_quiet, partial(_all, far) if is_still else None, is_still,
         )  # fmt: skip
         walk.near, walk.is_near_first = [*near], plan.has_body
+        walk.is_far = not all(is_near(self._result_view(n)) for n in range(len(self.results)))
         early = 1 if self.filled else 0
         load = Stage("load", early, self._load)
         behind = early + lead + (1 if plan.is_apart else 0)

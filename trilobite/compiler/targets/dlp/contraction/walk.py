@@ -87,6 +87,7 @@ class Walk:
     ) -> None:  # fmt: skip
         self.begin, self.all = begin, NEAR if is_still else ()
         self.near, self.is_near_first = list[Callable[[int, int], None]](), False
+        self.is_far = False  # do results go to DRAM?
         self.most, self.is_quiet = dict(most or {}), is_quiet
         self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
@@ -136,7 +137,10 @@ class Walk:
     def _short(self, stages: Sequence[Stage], steps: Int) -> None:
         s, last, points = self.s, max(stage.delay for stage in stages), self._points()
         count, delay = len(points), next(stage.delay for stage in stages if stage.name == "compute")
-        early = (delay if self.is_quiet else count - 1 + delay) if self.between is not None else -1
+        # Where DRAM takes results of two places in turn, a place is written again once its store is done.
+        unit = stages[-1].name if self.is_far and not self.is_quiet and count > 2 else "compute"
+        at_last = count - 1 + next(stage.delay for stage in stages if stage.name == unit)
+        early = (delay if self.is_quiet else at_last) if self.between is not None else -1
         pieces = count + last - 1 - delay  # of what is given for other routines, one a step
         for t in range(count + last):
             here = [stage for stage in stages if 0 <= t - stage.delay < count]
@@ -150,7 +154,7 @@ class Walk:
             for stage in here:
                 if self.is_near_first and stage.name == "compute":
                     give()
-                beside = self.between if t == early and stage.name == "compute" else None
+                beside = self.between if t == early and stage.name == unit else None
                 for part in self._beside(stage, beside):
                     truth = 1 if part is self.between else s.compare("gt", steps, t - stage.delay)
                     s.when(truth, partial(part.body, points[t - stage.delay]), part.name)
