@@ -22,9 +22,11 @@ from tests.compiler.conv.convolutions import region, types_of
 from tests.compiler.conv.test_convolution import FORMS, Geometry, case
 from tests.compiler.fences import fenced
 from tests.compiler.gemm import products
+from tests.compiler.loops.regions import Region
 from trilobite.base.dtypes import float32, float64
 from trilobite.compiler.targets.cpu.contraction.gemm.tiling import plan_for, plan_of, plans
 from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of, tilings
+from trilobite.compiler.targets.cpu.nests.lower import lowered
 from trilobite.compiler.targets.cpu.passes.bytes import panel_lanes
 from trilobite.compiler.targets.cpu.passes.layout import layout
 from trilobite.ir.graph import Graph
@@ -235,6 +237,46 @@ def test_maps_of_functions_have_the_same_bits(function: str, dtype: str, widths:
             found.append(compiled(tb.asarray(x).astype(getattr(tb, dtype))))
         narrow, wide = (np.ascontiguousarray(y.numpy()) for y in found)
         np.testing.assert_array_equal(narrow.view(np.uint8), wide.view(np.uint8))
+
+
+ROWS: dict[str, Any] = {
+    "softmax": lambda x: tb.softmax(x, -1),
+    "log softmax": lambda x: tb.nn.functional.log_softmax(x, -1),
+    "logsumexp": lambda x: tb.logsumexp(x, -1),
+    "most": lambda x: tb.max(x, axis=-1),
+    "least": lambda x: tb.min(x, axis=-1),
+    "sum of functions": lambda x: tb.sum(tb.tanh(x), axis=-1),
+    "two sums": lambda x: (tb.sum(tb.exp(x), axis=-1), tb.max(tb.exp(-x), axis=-1)),
+    "product": lambda x: tb.prod(1 + tb.exp(x), axis=-1),
+    "whole": lambda x: tb.sum(tb.exp(x)),
+}  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("function", ROWS)
+def test_rows_whose_vectors_go_in_pairs_have_the_same_bits(function: str, dtype: str, widths: Any) -> None:
+    """Rows long enough, with whole blocks and all that may remain, with odd numbers and without."""
+    rng = np.random.default_rng(8)
+    for length in (191, 192, 193, 224, 255, 256, 263, 1000):
+        x = rng.normal(0, 2, (4, length))
+        x[1, [0, length // 2, -1]] = -0.0, np.inf, -np.inf
+        x[2, length // 3] = np.nan
+        found: list[Any] = []
+        for bytes in (32, 64):
+            widths(bytes)
+            made = tb.jit(ROWS[function], target="cpu")(tb.asarray(x).astype(getattr(tb, dtype)))
+            found.append([y.numpy().tobytes() for y in (made if isinstance(made, tuple) else (made,))])
+        assert found[0] == found[1], length
+
+
+def test_long_rows_of_functions_go_in_pairs_and_short_ones_do_not() -> None:
+    for host, length, pairs in ((AVX512, 256, True), (AVX512, 128, False), (AVX2, 256, False)):
+        r = Region()
+        rows = r.graph(r.reduce_sum(r.exp(r.input((4, length))), axes=(1,)))
+        (step,) = lowered(rows, host).steps
+        assert ("in pairs" in step.kernel.notes) == pairs
+        assert ("<16 x float>" in step.kernel.text) == pairs
 
 
 def test_wide_text_uses_wide_registers_and_narrow_text_none() -> None:

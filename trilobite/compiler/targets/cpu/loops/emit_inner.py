@@ -178,17 +178,25 @@ class Inner:
     def _vectors(self, first: Value, n: Value) -> Accumulators:
         """Whole blocks of vectors, then single vectors, then single elements."""
         lanes, unroll = self.lanes, max(self.node.unroll, 1)
-        found, at = self._start(lanes, unroll), first
+        width = 2 * lanes if self.node.pairs else lanes
+        found, at = self._start(width, lanes * unroll // width), first
         left = None if first.number != 0 else self._left(lanes * unroll)
         if unroll > 1:
             stop = self._whole(at, n, lanes * unroll, left)
-            found = self._range(at, stop, lanes, found)
+            found = self._range(at, stop, width, found)
             at = stop
+        if width > lanes:
+            found = [half for wide in found for half in self._halves(wide)]
         single = [self._pairwise([f[k] for f in found], k) for k in range(len(self.kept))]
         stop = at if left is not None and left < lanes and unroll > 1 else self._whole(at, n, lanes, left)
         (single,) = self._range(at, stop, lanes, [single])
         last = [folded(self.text, by, parts) for by, parts in zip(self.by, single, strict=True)]
         return self._range(stop, n, 0, [last])[0]
+
+    def _halves(self, wide: Accumulators) -> list[Accumulators]:
+        """The accumulators of two vectors that were one."""
+        both = [[self.text.halves(v) for v in parts] for parts in wide]
+        return [[[pair[k] for pair in parts] for parts in both] for k in (0, 1)]
 
     def _left(self, step: int) -> int | None:
         """How many iterations follow the last whole step, where that is known of a symbolic number."""

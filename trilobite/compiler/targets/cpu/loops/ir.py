@@ -191,7 +191,8 @@ class Ahead:
 @dataclass(frozen=True)
 class Loop:
     """`for var in range(max(0, start), min(extent))`. A vector loop runs `lanes` elements at once, `unroll`
-    such vectors per iteration, and what remains one by one. Each iteration of it may ask for memory `ahead`.
+    such vectors per iteration, in `pairs` as one of twice the width, and what remains one by one. Each
+    iteration of it may ask for memory `ahead`.
     """
 
     var: str
@@ -200,6 +201,7 @@ class Loop:
     kind: Kind = "serial"
     lanes: int = 0
     unroll: int = 1
+    pairs: bool = False
     ahead: tuple[Ahead, ...] = ()
     start: tuple[Index, ...] = ()  # of skewed loops: the first iteration is the largest of these, or 0
     runs: bool = False  # it has an iteration, though its bounds may not show it

@@ -47,7 +47,7 @@ def loop_line(node: Loop) -> str:
     extent = str(node.extent[0]) if len(node.extent) == 1 else f"min({', '.join(map(str, node.extent))})"
     kind = "" if node.kind == "serial" else f" {node.kind}"
     if node.kind == "vector":
-        kind += f" {node.lanes} lanes x {node.unroll}"
+        kind += f" {node.lanes} lanes x {node.unroll}" + " in pairs" * node.pairs
     if node.ahead:
         kind += f", ahead {', '.join(f'{a.buffer}[{a.index}]' for a in node.ahead)}"
     start = f"max(0, {', '.join(map(str, node.start))}) to " if node.start else ""

@@ -32,6 +32,7 @@ from trilobite.ir.primitives.call import graph_flops
 from trilobite.native.host import Host
 
 BLOCK = 16384  # element operations that one unit is worth at least
+_BLOCKS = 6  # of vectors that a loop has at least whose vectors go in pairs
 SHORT = 32  # a row shorter than this does not pay for taking a unit's number apart
 
 
@@ -45,7 +46,9 @@ def vectorised(nest: Nest, host: Host) -> Nest:
             return (node,)
         lanes = _lanes(nest, node, host)
         kind: Kind = "vector" if node.kind == "serial" else "parallel"
-        return (replace(node, kind=kind, lanes=lanes, unroll=_unroll(node, lanes)),)
+        unroll = _unroll(node, lanes)
+        pairs = _in_pairs(node, lanes * unroll, host) and unroll % 2 == 0
+        return (replace(node, kind=kind, lanes=lanes, unroll=unroll, pairs=pairs),)
 
     return replace(nest, body=rewritten(nest.body, change))
 
@@ -95,6 +98,18 @@ def _has_functions(node: Loop) -> bool:
     """Does the body compute rather than move data? Only then wider vectors are quicker."""
     equations = [e for s in node.body if isinstance(s, Statement) for e in s.body.equations]
     return any(e.primitive.name in FUNCTIONS for e in equations)
+
+
+def _in_pairs(node: Loop, block: int, host: Host) -> bool:
+    """Do two vectors of sums go as one where there is AVX-512? Each lane takes what it took before, so the
+    bits are the same. It pays where functions are computed, and extremes, which carry three things, but not
+    in short loops: in the end the halves are parted.
+    """
+    by = {t.combine for s in node.body if isinstance(s, Statement) for t in s.targets} - {None}
+    longest = extent_of(node)
+    long = longest is None or upper(longest) >= _BLOCKS * block
+    wide = host.tile_lanes(1) >= 2 * host.lanes(1)
+    return long and wide and bool(by) and (_has_functions(node) or by <= {"maximum", "minimum"})
 
 
 def _unroll(node: Loop, lanes: int) -> int:

@@ -1,7 +1,7 @@
 """Sizes of the tiled 3x3 convolution of bytes: chunks of tiles, each three steps, and the words of those.
 
 Enters: `conv_integer_tiles` or `conv_integer_points`. Leaves: steps. A chunk is transformed, multiplied and
-transformed back before the next, so what lies between stays in the caches and takes little memory.
+transformed back before the next, so what lies between stays in the cache that cores share.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ from trilobite.compiler.targets.cpu.primitives.conv_integer_tiles import WHOLE
 from trilobite.ir.graph import Equation
 from trilobite.native.host import Host
 
-_CHUNK_BYTES = 2 << 20  # of points before and after the products of a chunk
+# Of points before and after the products of a chunk: more than a core's cache holds, because threads meet
+# behind each of its three steps, which costs more than points that come from the cache they share.
+_CHUNK_BYTES = 6 << 20
 
 
 def lower_integer_tiles(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
