@@ -70,8 +70,10 @@ from trilobite.processor.lang.python.matrix import (
     conv_filter_gradient,
     conv_input_gradient,
     matmul,
+    matmul_top,
     matvec,
     outer,
+    softmax_weights,
     vecmat,
 )
 from trilobite.processor.lang.python.operations import (
@@ -112,5 +114,6 @@ __all__ = [
     "fma", "where", "fill", "iota", "random", "convert", "dot", "scan",
     "sort", "gather", "scatter", "compress", "transpose", "pad", "mirror", "reshape_filter", "pool",
     "max_pool_index", "max_unpool", "avg_unpool", "im2col", "col2im",
-    "matmul", "matvec", "vecmat", "outer", "conv", "conv_input_gradient", "conv_filter_gradient",
+    "matmul", "matmul_top", "softmax_weights", "matvec", "vecmat", "outer", "conv", "conv_input_gradient",
+    "conv_filter_gradient",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trilobite.processor.isa.row import Row
-from trilobite.processor.isa.rows import arrange, control, data, matrix, scalar, vector, window
+from trilobite.processor.isa.rows import arrange, control, data, matrix, scalar, softmax, vector, window
 
 OPCODE_BITS = 9
 FAMILIES: tuple[tuple[str, int, tuple[Row, ...]], ...] = (
@@ -18,7 +18,7 @@ FAMILIES: tuple[tuple[str, int, tuple[Row, ...]], ...] = (
     ("Vector, element by element", 0x0A0, vector.ROWS),
     ("Vector, arrangement and reduction", 0x160, arrange.ROWS),
     ("Vector, windows", 0x190, window.ROWS),
-    ("Matrix", 0x1B0, matrix.ROWS),
+    ("Matrix", 0x1B0, (*matrix.ROWS, *softmax.ROWS)),
 )
 
 

@@ -19,8 +19,9 @@ from trilobite.processor.isa.formats import Format
 from trilobite.processor.isa.row import DMA, IO, MOVE, IllegalOperands, Operands, Region, Row
 from trilobite.processor.isa.table import TABLE
 
-POINTERS = frozenset("dst a b c g mask index table".split())
+POINTERS = frozenset("dst a b c g mask index table top_at total_at".split())
 DRAIN_POINTERS = ("bias_at", "scale_at")
+DRAINED = frozenset((*DRAIN_POINTERS, "top_at"))
 _MARK = 1 << 20
 
 
@@ -66,7 +67,7 @@ def fields(row: Row) -> tuple[str, ...]:
 def _places(row: Row) -> frozenset[str]:
     """The operands that are addresses: those with a name of their own, and the drain's fields."""
     alone = {operand.name for operand in row.operands if operand.kind == "in" and operand.name in POINTERS}
-    drained = {name for operand in row.operands for name in operand.fields if name in DRAIN_POINTERS}
+    drained = {name for operand in row.operands for name in operand.fields if name in DRAINED}
     return frozenset(alone | drained) - ({"mask"} if row.mnemonic == "COPYX" else set())
 
 

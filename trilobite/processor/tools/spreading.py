@@ -221,6 +221,17 @@ def _mm(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     return [_product(a.T if o.ta else a, in_order(o, b).T if o.tb else b, rest, (o.m, o.n))]
 
 
+def _mmtop(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    (found,) = _mm(row, Operands({**o.values, "lanes": ""}), masks, read)
+    return [found, np.asarray(found.any(axis=0))]
+
+
+def _weights(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
+    scores, top, total = masks
+    found = np.asarray(scores | top)
+    return [found, np.asarray(total | found.any(axis=0))]
+
+
 def _mmv(row: Row, o: Operands, masks: Masks, read: Read) -> Sequence[Array]:
     return [_product(masks[0], masks[1].reshape(-1, 1), masks[2:], (o.m,))]
 
@@ -286,7 +297,7 @@ RULES: dict[str, Rule] = {
     "VREDUCE": _axis, "VSCAN": _scan, "VSORT": _sort, "VGATH": _gather, "VSCAT": _scatter,
     "VPOOL": lambda row, o, masks, read: _pool(row, o, masks, read)[:1], "VPOOLX": _pool,
     "VIM2COL": _columns, "VCOL2IM": _image, "MM": _mm, "MMV": _mmv, "VMM": _vmm, "CONV": _conv,
-    "CONVDX": _conv_dx, "CONVDW": _conv_dw, "OP": _outer,
+    "MMTOP": _mmtop, "VSOFT": _weights, "CONVDX": _conv_dx, "CONVDW": _conv_dw, "OP": _outer,
 }  # fmt: skip
 
 __all__ = ["is_elementwise", "spread"]

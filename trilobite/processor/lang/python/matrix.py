@@ -7,9 +7,10 @@ from typing import Any
 from trilobite.processor.isa.formats import Format
 from trilobite.processor.lang.python.arrangement import known_sum, windows
 from trilobite.processor.lang.python.context import current
-from trilobite.processor.lang.python.operations import emit, intrinsic, same_shape, view_of
+from trilobite.processor.lang.python.operations import emit, intrinsic, same_format, same_shape, view_of
 from trilobite.processor.lang.python.view import View
 
+EVERYTHING = 1 << 40  # a reach beyond every row
 NONE = 0  # the address of a bias or scale that is not there
 
 
@@ -74,6 +75,54 @@ def matmul(
     sides = [_side(name, given, "matmul", n) for name, given in (("bias", bias), ("scale", scale))]
     operands = [out, left, right, m, n, k, *sides]
     emit("MM", operands, (out.fmt, _as(left, read_as), _as(right, read_as)), flags)
+
+
+@intrinsic
+def matmul_top(
+    dst: Any,
+    a: Any,
+    b: Any,
+    top: Any,
+    reach: Any = None,
+    accumulate: bool = False,
+    scale: Any = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> None:
+    """matmul into f32, and top[j] = the larger of top[j] and column j; -inf where i > j + reach."""
+    out, left, right, largest = (
+        view_of(name, given, "matmul_top") for name, given in (("dst", dst), ("a", a), ("b", b), ("top", top))
+    )
+    if not left.ndim == right.ndim == out.ndim == 2:
+        raise current().error(
+            f"matmul_top of {left} and {right} into {out}", "views of two axes", "use .view(m, k)"
+        )
+    k, m = left.shape if transpose_a else left.shape[::-1]
+    n, k2 = right.shape if transpose_b else right.shape[::-1]
+    _fits("matmul_top", "k", k, k2)
+    same_shape("matmul_top", "dst", out, (m, n))
+    same_shape("matmul_top", "the top", largest, (n,))
+    side = _side("scale", scale, "matmul_top", n)
+    flags = ("acc" if accumulate else "", "scale" if scale is not None else "",
+             "ta" if transpose_a else "", "tb" if transpose_b else "")  # fmt: skip
+    operands = [out, left, right, m, n, k, EVERYTHING if reach is None else reach, side, largest]
+    emit("MMTOP", operands, (out.fmt, left.fmt, right.fmt), flags)
+
+
+@intrinsic
+def softmax_weights(dst: Any, a: Any, top: Any, total: Any) -> None:
+    """dst[i][j] = e to the power a[i][j] - top[j], total[j] += column j of dst; all but dst are f32."""
+    out, scores, largest, sums = (
+        view_of(name, given, "softmax_weights")
+        for name, given in (("dst", dst), ("a", a), ("top", top), ("total", total))
+    )
+    if scores.ndim != 2:
+        raise current().error(f"softmax_weights of {scores}", "a view of two axes", "use .view(m, n)")
+    same_shape("softmax_weights", "dst", out, scores.shape)
+    for name, given in (("the top", largest), ("the total", sums)):
+        same_shape("softmax_weights", name, given, scores.shape[1:])
+    formats = out.fmt, same_format("softmax_weights", scores, largest, sums)
+    emit("VSOFT", [out, scores, largest, sums, *scores.shape], formats)
 
 
 @intrinsic

@@ -14,7 +14,7 @@ from math import ceil, prod
 from trilobite.processor.isa.address import CORE_SHIFT, split
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
 from trilobite.processor.machine import Machine
-from trilobite.processor.machine.description import Dma
+from trilobite.processor.machine.description import Dma, MatrixUnit
 from trilobite.processor.machine.noc import routes
 from trilobite.processor.sim.record import SCALAR_CLASSES, TensorRecord
 from trilobite.processor.sim.timing.arrays import ceil_div, product_cycles
@@ -29,6 +29,7 @@ VECTOR_UNIT, MATRIX_UNIT, IO_DMA, MOVE_DMA = (
     "the io DMA",
     "the move DMA",
 )
+DRAIN_FUNCTIONS = "the drain's functions"
 BANDWIDTH, IN_FLIGHT = "DRAM bandwidth", "DMA in flight"
 PADS = {NRAM: "NRAM", WRAM: "WRAM", ACC: "ACC"}
 
@@ -99,6 +100,27 @@ def vector_divide(machine: Machine, record: TensorRecord) -> Cost:
 
 def vector_function(machine: Machine, record: TensorRecord) -> Cost:
     return _vector(machine, record, machine.core.vfu.transcendental_passes)
+
+
+def free_functions(mfu: MatrixUnit, rate: str) -> int:
+    """Functions at the foot of the array's columns that no sum needs, whatever product of a format runs: in
+    a cycle rate / rows sums leave the array. None where sums do not leave by columns."""
+    if mfu.geometry == "row-stationary" or rate not in mfu.macs_per_cycle:
+        return 0
+    busy: int = ceil_div(mfu.macs_per_cycle[rate], mfu.rows)
+    return max(0, mfu.cols * mfu.count - busy)
+
+
+def drain_function(machine: Machine, record: TensorRecord) -> Cost:
+    """Elements pass the drain's functions that are free, or the vector unit where that is faster."""
+    regions = (*record.reads, *record.writes)
+    terms, unit = record.reads[0], machine.core.vfu
+    busy, part = _lanes(machine, terms.bytes) * unit.transcendental_passes, VECTOR_UNIT
+    free = free_functions(machine.core.mfu, record.formats[0].rate)
+    if free and ceil_div(terms.count, free) < busy:
+        busy, part = ceil_div(terms.count, free), DRAIN_FUNCTIONS
+    busy, part = _slower(busy, part, slowest_pad(machine, regions))
+    return Cost(busy, busy + unit.latency, part=part)
 
 
 def vector_reduce(machine: Machine, record: TensorRecord) -> Cost:
@@ -280,16 +302,16 @@ def capacity(machine: Machine, resource: Resource) -> float:
 CLASSES: dict[str, Callable[[Machine, TensorRecord], Cost]] = {
     "vector": vector, "vector-divide": vector_divide, "vector-function": vector_function,
     "vector-reduce": vector_reduce, "vector-permute": vector_permute, "vector-sort": vector_sort,
-    "vector-window": vector_window, "matrix": matrix,
+    "vector-window": vector_window, "drain-function": drain_function, "matrix": matrix,
 }  # fmt: skip
 
 
-def cost_key(record: TensorRecord, turn: int) -> tuple[object, ...]:
-    """What a cost depends on: shapes, memories, and where in a turn of the channels a DRAM region begins."""
+def cost_key(record: TensorRecord, period: int) -> tuple[object, ...]:
+    """What a cost depends on: shapes, memories, and where a DRAM region begins within a period."""
     regions = [
         (
             region.address >> CORE_SHIFT,
-            region.address % turn if split(region.address)[0] in DRAM_SPACES else 0,
+            region.address % period if split(region.address)[0] in DRAM_SPACES else 0,
             region.shape,
             region.strides,
             region.fmt.code,

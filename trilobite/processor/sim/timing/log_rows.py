@@ -114,7 +114,7 @@ def _tensors(tables: Tables, log: Log, number: int, rows: Array, core: CoreTrace
 def _vectors(tables: Tables, site: Site, values: Array, core: CoreTrace) -> Array:
     words = np.array(site.regions)
     sizes, addresses = vector_operands(site, values)
-    made = _costs(tables, site, values, np.hstack([sizes, *places_of(tables.turn, addresses)]), core)
+    made = _costs(tables, site, values, np.hstack([sizes, *places_of(tables.period, addresses)]), core)
     if tables.is_ranges:
         lengths = _elements(site.names, words, values) * words[:, 4]
         made[:, 3] = _feet(tables, addresses, addresses + lengths, site.reads)
@@ -140,7 +140,7 @@ def form_addresses(site: Site, form: Form, values: Array) -> Array:
 def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTrace) -> Array:
     """Executions with the same sizes differ by their addresses alone."""
     addresses = form_addresses(site, form, values)
-    made = _costs(tables, site, values, np.hstack(places_of(tables.turn, addresses)), core, form)
+    made = _costs(tables, site, values, np.hstack(places_of(tables.period, addresses)), core, form)
     if tables.is_ranges:
         reach = np.array([bounds(region) for region in form.regions]).T
         low, high = (addresses + (ends - [region.address for region in form.regions]) for ends in reach)
@@ -148,11 +148,12 @@ def _formed(tables: Tables, site: Site, form: Form, values: Array, core: CoreTra
     return made
 
 
-def places_of(turn: int, addresses: Array) -> tuple[Array, Array]:
-    """What a cost depends on of where operands lie: their memories, and in DRAM the place in a turn of the
-    channels."""
+def places_of(period: int, addresses: Array) -> tuple[Array, Array]:
+    """What a cost depends on of where operands lie: their memories, and in DRAM the place within a
+    period of the channels.
+    """
     is_far = IS_FAR[addresses >> SPACE_SHIFT & 0xFF]
-    return addresses >> CORE_SHIFT, np.where(is_far, addresses % turn, 0)
+    return addresses >> CORE_SHIFT, np.where(is_far, addresses % period, 0)
 
 
 def _costs(

@@ -55,7 +55,7 @@ class Tables:
         self._cost_numbers: dict[Hashable, int] = {}
         self.latencies = scalar_latencies(machine)
         row = machine.dram.row_bytes or machine.dram.burst_bytes
-        self.turn = lcm(machine.dram.granule_bytes, row * machine.dram.channels)
+        self.period = lcm(machine.dram.granule_bytes, row * machine.dram.channels)
         self._meetings: dict[tuple[str, int], int] = {}
         self._expected: list[int] = []
         self.spans, self.feet = _Growing(3), _Growing(3)
@@ -138,7 +138,7 @@ class Tables:
 
     def cost(self, record: TensorRecord, core: CoreTrace, missing: int | None = None) -> int:
         who = self.who(core)
-        key = (*who, missing, cost_key(record, self.turn))
+        key = (*who, missing, cost_key(record, self.period))
         found = self._cost_numbers.get(key)
         if found is None:
             found = self._cost_numbers[key] = len(self.costs)

@@ -1,8 +1,7 @@
 """Attention as one routine: softmax(q k^T scale) v block by block, without ever holding all scores.
 
 Enters: a call of the composite, whose operands lie row-major. Leaves: a routine in which each core takes
-blocks of queries; of which sizes and in which way, T1 says: once over the keys (`attending.py`), or twice
-with the matrix unit's drain for the exponentials (`attending_twice.py`).
+blocks of queries (`attending.py`); of which sizes, T1 says.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from trilobite.base.dtypes import float16, float32
+from trilobite.base.dtypes import bfloat16, float16, float32
 from trilobite.compiler.targets.dlp.interfaces import LoweredGroup
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation
@@ -22,18 +21,16 @@ from trilobite.processor.lang.ir import KernelModule
 from trilobite.processor.lang.scratchpad import ScratchpadOverflow, room_of
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.timing.arrays import product_cycles
+from trilobite.processor.sim.timing.cost import free_functions
 
 if TYPE_CHECKING:
     from trilobite.processor.lang.python.kernel import Kernel
 
-RATES = {float32: "fp32", float16: "fp16"}
-ROWS = (256, 192, 160, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
-COLUMNS = (256, 128, 64, 32, 16, 8)  # keys of a block
-BYTES = {float32: 4 * 11, float16: 4 * 3 + 2 * 8}  # of a score that pass the vector unit: eight times for exp
-BYTES_TWICE = 4 * 2  # of a score in two passes
-SCALES = (2.0**-64, 2.0**64)  # between which two passes find their bias
-FINALISTS = 6  # sizes of blocks that T1 is asked about
-STEP = 500  # cycles that a block of keys costs whatever its size
+RATES = {float32: "fp32", float16: "fp16", bfloat16: "bf16"}
+ROWS = (512, 384, 320, 256, 192, 128, 96, 64, 48, 32, 16, 8)  # queries of a block
+COLUMNS = (512, 384, 256, 192, 128, 64, 32, 16, 8)  # keys of a block
+FINALISTS = 4  # sizes of blocks that T1 is asked about
+STEP = 100  # cycles that a step costs whatever its size
 
 
 @dataclass(frozen=True)
@@ -70,60 +67,83 @@ def attention_of(e: Equation, machine: Machine) -> Attention | None:
         return None
     found = Attention(heads, heads // shared, queries, keys, width, values, float(options["scale"]),
                       bool(options["causal"]), q.type.dtype)  # fmt: skip
-    return found if _fitting(found, machine) else None
+    return found if _fitting(found, machine, 1) else None
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Queries and keys of a block; whether the keys pass twice; how many cores share them in SRAM, 0 if each
-    has its own."""
+    """Queries and keys of a block; cores of a cluster that share keys in SRAM, 1 if each has its own; whether
+    those of a head stay in WRAM."""
 
     rows: int
     columns: int
-    twice: bool = False
-    sharing: int = 0
+    team: int = 1
+    keeps: bool = False
 
     def __str__(self) -> str:
         text = f"blocks of {self.rows} queries and {self.columns} keys"
-        return text + ", twice" * self.twice + ", shared in SRAM" * bool(self.sharing)
+        return text + f", {self.team} cores share keys" * (self.team > 1) + ", keys kept" * self.keeps
 
 
 @lru_cache(maxsize=256)
 def blocks_of(a: Attention, machine: Machine, cores: int) -> Blocks:
     """Of those that scratchpads hold and are expected to take least, the ones that T1 likes best."""
-    found = list[Blocks]()
-    for ways in (_fitting(a, machine, True), _fitting(a, machine), _twice(a, machine, cores)):
-        found += sorted(ways, key=lambda blocks: _cost(a, machine, cores, blocks))[:FINALISTS]
-    return min(dict.fromkeys(found), key=lambda blocks: cycles_of_blocks(a, machine, cores, blocks))
+    found = sorted(_fitting(a, machine, cores), key=lambda blocks: _cost(a, machine, cores, blocks))[
+        :FINALISTS
+    ]
+    return min(found, key=lambda blocks: cycles_of_blocks(a, machine, cores, blocks))
 
 
-def _fitting(a: Attention, machine: Machine, shared: bool = False) -> list[Blocks]:
-    """Sizes whose buffers fit; with `shared` those that may: a finished block lies where others were."""
-    return [Blocks(r, c) for r in ROWS for c in COLUMNS if _fits(a, machine, r, c, shared)]
+def _fitting(a: Attention, machine: Machine, cores: int) -> list[Blocks]:
+    """Sizes whose buffers fit, no larger than the next one that holds everything, and the teams for each."""
+    rows = [r for i, r in enumerate(ROWS) if r == ROWS[-1] or ROWS[i + 1] < a.queries]
+    columns = [c for i, c in enumerate(COLUMNS) if c == COLUMNS[-1] or COLUMNS[i + 1] < a.keys]
+    sizes = [(r, c) for r in rows for c in columns if _fits(a, machine, r, c)]
+    found = dict[tuple[object, ...], Blocks]()
+    for r, c in sizes:  # of equally many blocks the smallest, which are most alike
+        blocks, steps = -(-a.queries // r), -(-a.keys // c)
+        ways = [Blocks(r, c, team) for team in _teams(a, machine, cores, r)]
+        if cores == 1 < blocks and _fits(a, machine, r, c, a.keys * (a.width + a.values) * a.dtype.itemsize):
+            ways.append(Blocks(r, c, keeps=True))
+        found.update(((blocks, steps, way.team, way.keeps), way) for way in ways)
+    return list(found.values())
 
 
-def _twice(a: Attention, machine: Machine, cores: int) -> list[Blocks]:
-    """Sizes for two passes: of halves whose largest score is the largest after scaling. Where all cores of a
-    cluster have blocks of one head they may share it."""
-    if a.dtype != float16 or not SCALES[0] <= a.scale <= SCALES[1]:
-        return []
-    found, team = list[Blocks](), machine.cores_per_cluster
-    for r in ROWS:
-        blocks = -(-a.queries // r)
-        is_one = cores > 1 < team and blocks % team == 0
-        fits = is_one and 2 * a.keys * (a.width + a.values) <= room_of(machine, "sram")
-        for c in COLUMNS:
-            near = r * (a.values + 1) * 4 + 2 * c * (4 * r + 2 * (a.width + a.values + 1)) + 4 * r * 4
-            if _has_room(machine, near, 2 * r * (a.width + 2 * c)):
-                found.append(Blocks(r, c, True, team if fits else 0))
+def _teams(a: Attention, machine: Machine, cores: int, rows: int) -> list[int]:
+    """Cores of a cluster that have blocks of one head each time: all clusters are launched, and every core of
+    one has as many blocks as the others."""
+    blocks, each, found = -(-a.queries // rows), machine.cores_per_cluster, [1]
+    if cores < machine.cores or machine.interlock == "ranges" or a.heads * blocks % each:
+        return found
+    for team in range(2, each + 1):
+        if a.causal and team < each and blocks != team:
+            continue  # two teams of a cluster would look at different numbers of keys
+        homes = each // team * a.keys * (a.width + a.values) * a.dtype.itemsize
+        if each % team == 0 and blocks % team == 0 and homes <= room_of(machine, "sram"):
+            found.append(team)
     return found
+
+
+def _fits(a: Attention, machine: Machine, rows: int, columns: int, kept: int = 0) -> bool:
+    near, far = _bytes(a, rows, columns)
+    far += kept
+    pool = machine.core.pool_kib * 1024
+    fits = near <= room_of(machine, "nram") and far <= room_of(machine, "wram")
+    return fits and (not pool or near + far <= pool)
+
+
+def _bytes(a: Attention, rows: int, columns: int) -> tuple[int, int]:
+    """Of NRAM and of WRAM; a margin is for what lies at multiples of 64."""
+    size = a.dtype.itemsize
+    near = columns * (a.width + a.values) * size + 4 * columns * rows + rows * a.values * (4 + size)
+    return near + 7 * 4 * rows + 1024, 2 * rows * (a.width + columns) * size + 256
 
 
 def cycles_of_blocks(a: Attention, machine: Machine, cores: int, blocks: Blocks) -> int:
     """Cycles of the routine alone, without data; more than any where its buffers do not fit after all."""
     device, kernel = Device(machine), _kernel(a, machine, blocks)
-    task = f"union{cores // machine.cores_per_cluster}" if blocks.sharing else "block"
-    counts = a.heads * a.queries * a.width, a.heads * a.keys * a.width, a.heads * a.keys * a.values
+    task = f"union{cores // machine.cores_per_cluster}" if blocks.team > 1 else "block"
+    counts = a.heads * a.queries * a.width, *(a.heads // a.group * a.keys * n for n in (a.width, a.values))
     arrays = [device.empty((n,), a.dtype) for n in (*counts, a.heads * a.queries * a.values)]
     try:
         return device.time(kernel, arrays, dim=(cores, 1, 1), task=task).cycles
@@ -132,45 +152,46 @@ def cycles_of_blocks(a: Attention, machine: Machine, cores: int, blocks: Blocks)
 
 
 def _kernel(a: Attention, machine: Machine, blocks: Blocks) -> Kernel:
-    meta = {"heads": a.heads, "group": a.group, "queries": a.queries, "keys": a.keys, "width": a.width,
-            "values": a.values, "scale": a.scale, "causal": a.causal, "rows": blocks.rows,
-            "columns": blocks.columns, "waits": machine.interlock != "ranges"}  # fmt: skip
     # few networks need the language of kernels
-    from trilobite.compiler.targets.dlp.kernels.attending import kernel
+    from trilobite.compiler.targets.dlp.kernels.attending import Plan, kernel
 
-    return kernel(a.dtype, {**meta, "sharing": blocks.sharing} if blocks.twice else meta)
+    return kernel(a.dtype, Plan(a.heads, a.group, a.queries, a.keys, a.width, a.values, a.scale, a.causal,
+                                blocks.rows, blocks.columns, machine.interlock != "ranges", blocks.team,
+                                machine.cores_per_cluster, blocks.keeps))  # fmt: skip
 
 
 def _cost(a: Attention, machine: Machine, cores: int, blocks: Blocks) -> float:
-    """Cycles of the core with most blocks, about: the units work beside each other, but not always."""
-    mfu, rate = machine.core.mfu, RATES[a.dtype]
-    rows, columns = min(blocks.rows, a.queries), min(blocks.columns, a.keys)
-    unit = product_cycles(mfu, rate, columns, rows, a.width) * (1 + blocks.twice)
-    unit += product_cycles(mfu, rate, a.values, rows, columns)
-    passed = columns * (BYTES_TWICE if blocks.twice else BYTES[a.dtype]) + 4 * a.values * (not blocks.twice)
-    vector = rows * passed / machine.core.vfu.bytes_per_cycle
-    step = max(unit, vector) + min(unit, vector) / 4 + STEP
-    turns = -(-a.heads * -(-a.queries // rows) // cores)
-    return float(
-        turns * (-(-a.keys // columns) * step + 12 * rows * a.values / machine.core.vfu.bytes_per_cycle)
-    )
+    """Cycles of a core with as many blocks as any, about."""
+    count, size = -(-a.queries // blocks.rows), a.dtype.itemsize
+    busy = min(cores, a.heads * count)
+    draw = machine.dram_bytes_per_cycle / busy * (count if blocks.keeps else blocks.team)
+    total = 0.0
+    for (rows, reached), times in _kinds(a, blocks).items():
+        full, rest = divmod(reached, blocks.columns)
+        total += times * full * _step(a, machine, rows, blocks.columns, draw)
+        total += times * (_step(a, machine, rows, rest, draw) if rest else 0.0)
+    begin: float = min(blocks.rows, a.queries) * a.width * size * busy / machine.dram_bytes_per_cycle
+    return -(-a.heads * count // cores) * total / count + begin
 
 
-def _fits(a: Attention, machine: Machine, rows: int, columns: int, shared: bool) -> bool:
-    item, done = a.dtype.itemsize, rows * a.values
-    halves = columns * rows * item if item != 4 else 0
-    block = 2 * columns * (a.width + a.values) * item + 2 * columns * rows * 4 + halves
-    turned = done * (4 if item == 4 else 4 + item)
-    near = done * 4 + (max(block, turned) if shared else block + turned) + 10 * rows * 4 + 4096
-    far = rows * a.width * item + 2 * columns * rows * item
-    return _has_room(machine, near, far)
+def _kinds(a: Attention, blocks: Blocks) -> dict[tuple[int, int], int]:
+    """Queries and keys of the blocks of a head, and how many are alike."""
+    found = dict[tuple[int, int], int]()
+    for first in range(0, a.queries, blocks.rows):
+        rows = min(blocks.rows, a.queries - first)
+        kind = rows, min(a.keys, first + rows) if a.causal else a.keys
+        found[kind] = found.get(kind, 0) + 1
+    return found
 
 
-def _has_room(machine: Machine, near: int, far: int) -> bool:
-    """For that many bytes of NRAM and of WRAM."""
-    pool = machine.core.pool_kib * 1024
-    fits = near <= room_of(machine, "nram") and far <= room_of(machine, "wram")
-    return fits and (not pool or near + far <= pool)
+def _step(a: Attention, machine: Machine, rows: int, columns: int, draw: float) -> float:
+    """Cycles of both parts of a step, or of its bytes at the rate at which this core draws keys from DRAM."""
+    mfu, vfu, rate = machine.core.mfu, machine.core.vfu, RATES[a.dtype]
+    free = free_functions(mfu, rate) or vfu.bytes_per_cycle / 4 / vfu.transcendental_passes
+    first = product_cycles(mfu, rate, columns, rows, a.width), 4 * rows * a.values / vfu.bytes_per_cycle
+    second = product_cycles(mfu, rate, a.values, rows, columns), rows * columns / free
+    moved = columns * (a.width + a.values) * a.dtype.itemsize / draw
+    return float(max(max(first) + max(second), moved) + STEP)
 
 
 def lower_attention(
