@@ -14,6 +14,7 @@ from trilobite.base import dtypes as dt
 from trilobite.compiler.targets.contract import Usage
 from trilobite.compiler.targets.dlp import ahead, compiled
 from trilobite.compiler.targets.dlp.compiled import Compiled
+from trilobite.compiler.targets.dlp.contraction import choose
 from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.demand import demands_behind
 from trilobite.compiler.targets.dlp.groups import group
@@ -102,9 +103,9 @@ def _linked(made: Compiled) -> list[str]:
     ("chain", "machine"),
     [
         ("alike", "2x1"), ("narrow", "2x2"),
-        *(pytest.param(chain, "dlp-m", marks=pytest.mark.long) for chain in CHAINS),
-        *(pytest.param(chain, "2x1", marks=pytest.mark.long) for chain in ("narrow", "wide")),
-        *(pytest.param(chain, "2x2", marks=pytest.mark.long) for chain in ("alike", "wide")),
+        *((chain, "dlp-m") for chain in CHAINS),
+        *((chain, "2x1") for chain in ("narrow", "wide")),
+        *((chain, "2x2") for chain in ("alike", "wide")),
     ],
 )  # fmt: skip
 def test_weights_come_early_with_the_interpreters_bits(chain: str, machine: str) -> None:
@@ -116,7 +117,35 @@ def test_weights_come_early_with_the_interpreters_bits(chain: str, machine: str)
     assert _linked(made.last.compiled)
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n > 5 else []) for n in range(40)]
+)
+def test_values_at_home_meet_divided_columns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that do not come out even among cores: columns are divided, and what the clusters' SRAM holds is
+    shared. Whatever the search finds is lawful, and results have the interpreter's bits.
+    """
+    searched = choose._searched
+
+    def lawful(nest: Any, machine: Machine, cores: int, epilogue: Any, *more: Any) -> Any:
+        found = searched(nest, machine, cores, epilogue, *more)
+        assert choose._is_usable(nest, found.mapping, machine, epilogue), f"{nest}: {found.mapping}"
+        return found
+
+    monkeypatch.setattr(choose, "_searched", lawful)
+    monkeypatch.setattr(choose, "_KNOWN", {})
+    monkeypatch.setattr(choose.kept, "get", lambda name: None)
+    monkeypatch.setattr(choose.kept, "put", lambda name, found: None)
+    rng = np.random.default_rng([21, seed])
+    widths, side = (32, 64, 128), int(rng.choice([14, 20, 26, 28, 30]))
+    layers = tuple((int(rng.choice(widths)), int(k), 1) for k in rng.choice([1, 3], rng.integers(2, 5)))
+    if seed == 0:
+        layers, side = ((128, 1, 1), (128, 3, 1)) * 2, 28
+    graph, values = _chain(layers, side)
+    usage = Usage(stable=frozenset(range(1, len(values))), options=(("checks", True),))
+    made: Any = executable(graph, find(MACHINES["dlp-m"]), usage)
+    assert np.array_equal(made(values)[0], run(graph, values)[0]), (layers, side)
+
+
 def test_shared_weights_are_given_out_before_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """One group fills SRAM, a later one gives the cores what they share, with the interpreter's bits."""
     linked, found = ahead.Handing._try, list[bool]()

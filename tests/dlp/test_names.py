@@ -7,7 +7,7 @@ import pytest
 from trilobite import dlp
 
 NEAR = {
-    "xram": {"nram", "wram", "sram"}, "sync_al": {"sync_all", "sync"}, "matmull": {"matmul"},
+    "xram": {"nram", "wram", "sram"}, "sync_al": {"sync_all", "sync"}, "matmull": {"matmul", "matmul_top"},
     "conver": {"convert", "conv"}, "gather_": {"gather", "greater"}, "zzzz": set(), "pool_maxx": set(),
 }  # fmt: skip
 

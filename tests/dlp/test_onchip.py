@@ -246,3 +246,52 @@ def test_which_memory_keeps_values() -> None:
     assert of_one is not None and (of_one.space, of_one.clusters) == ("sram", 1)
     bare = replace(chip, memory_core=False, sram=replace(chip.sram, kib=0, reserved_kib=0))
     assert onchip._memory(bare, bare.cores) is None and onchip._memory(bare, 1) == alone
+
+
+def _chain(seed: int) -> tuple[Graph, list[Array]]:
+    """Convolutions of random widths, places fewer and fewer, with weights that come early."""
+    rng = np.random.default_rng(seed)
+    side, widths = int(rng.integers(12, 29)), [int(n) for n in rng.integers(16, 160, 8)]
+    shapes = [(1, 16, side, side + 3)]
+    shapes += [
+        (n, k, *(1 + 2 * int(rng.integers(2)),) * 2) for n, k in zip(widths, [16, *widths], strict=False)
+    ]
+    strides = [int(rng.integers(1, 3)) if n % 3 == 2 else 1 for n in range(len(widths))]
+    types = [TensorType(shape, dt.int8) for shape in shapes]
+    types += [TensorType((n,), dt.float32) for n in widths]
+
+    def body(x: Any, *rest: Any) -> tuple[Any]:
+        for w, scale, stride in zip(rest[: len(widths)], rest[len(widths) :], strides, strict=True):
+            x = _codes(x, w, scale, w.shape[2], stride)
+        return (x,)
+
+    values: list[Array] = [rng.integers(-9, 9, shape).astype(np.int8) for shape in shapes]
+    values += [(rng.random(n) / 60).astype(np.float32) for n in widths]
+    return record_graph(body, types, "chain"), values
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_prefetched_lies_where_no_value_is(seed: int) -> None:
+    """Groups late in a network need less room for values than early ones: weights of others wait there."""
+    graph, values = _chain(seed)
+    target = dlp(MACHINES["2x2" if seed % 2 else "dlp-m"])
+    assert isinstance(target, Processor)
+    made = target.load(target.lower(graph, Usage(stable=frozenset(range(1, len(values))))))
+    made.prepare(values)
+    made.checks = True
+    assert np.array_equal(made.run(list(values), [], 0)[0], run(graph, values)[0])
+
+
+def test_parts_are_taken_as_long_as_values_are_there() -> None:
+    graph, _ = _block((1, 64, 28, 28), 64, 1)
+    near = onchip.Near(parts=onchip._in_parts(100 << 10))
+    assert [(b.offset, b.bytes) for b in near.parts][-1] == (96 << 10, 4 << 10)
+    assert sum(b.bytes for b in near.parts) == 100 << 10
+    for e in graph.equations:
+        if e.outputs:
+            near.taken[e.outputs[0]] = 40 << 10
+            assert [b.offset for b in near.parts_of(e)] == [0, 32 << 10]
+            near.taken[e.outputs[0]] = 0
+            assert near.parts_of(e) == ()
+            del near.taken[e.outputs[0]]
+            assert near.parts_of(e) == near.parts, "of a group that nobody knows, all of it"

@@ -13,8 +13,14 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import ArgumentError, DeviceError, MachineError
+from trilobite.compiler.graph.pipeline import run_stages
+from trilobite.compiler.targets.contract import Usage
+from trilobite.compiler.targets.dlp import compiled as dlp_compiled
 from trilobite.compiler.targets.dlp import target as dlp_target
+from trilobite.compiler.targets.dlp.compiled import Compiled
 from trilobite.compiler.targets.dlp.devices import shared_device
+from trilobite.compiler.targets.registry import find
+from trilobite.ir.graph import Graph
 from trilobite.processor.machine import load_machine
 
 RNG = np.random.default_rng(7)
@@ -241,3 +247,32 @@ def test_programs_of_sizes_long_unused_leave_the_device(monkeypatch: pytest.Monk
         used.append(device.statistics.used)
     program = used[1] - used[0]
     assert program > 0 and max(used[3:6]) < used[2] + program, used
+
+
+def test_a_program_is_made_without_searches_for_garbage_and_passes_run_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[bool] = []
+    passed: list[str] = []
+
+    class Observed(dlp_target.Loaded):
+        def __init__(self, compiled: Compiled, device: Any) -> None:
+            searched.append(gc.isenabled())
+            super().__init__(compiled, device)
+
+    def observed(graph: Graph, stages: Any, options: Any) -> Any:
+        passed.append(graph.name)
+        return run_stages(graph, stages, options)
+
+    monkeypatch.setattr(dlp_target, "Loaded", Observed)
+    monkeypatch.setattr(dlp_compiled, "run_stages", observed)
+    graph = tb.make_graph(two_layers)(normal(4, 6), normal(6, 9), normal(9, 5))
+    target = find("dlp:dlp-s")
+    made = target.load(target.lower(graph, Usage(stable=frozenset({1, 2}))))
+    values = [np.zeros(tuple(map(int, t.shape)), np.float32) for t in graph.input_types]
+    made.prepare(values)
+    assert searched == [False] and gc.isenabled()
+    made.run(values, [], 0)
+    assert passed == [graph.name]
+    assert made.stages["groups"] != made.stages["graph"]
+    assert passed == [graph.name]  # what is asked for later is not computed again

@@ -272,3 +272,47 @@ def test_a_long_chain_of_calls_compiles_in_linear_time() -> None:
     program = compile_module(module, Device("dlp-m").machine)
     assert isinstance(program, KernelProgram)
     assert len(program.instructions) < 2000 * 8
+
+
+def pressed(values: int, inner: int, seed: int) -> KernelModule:
+    """An entry that needs many values behind calls of a routine which computes with many itself."""
+    rng, module = np.random.default_rng(seed), KernelModule("net.py")
+    b = function(module, "busy", [I64, I64], (I64,), routine=True)
+    terms = [b.arithmetic("mul", I64, b.function.params[n % 2], b.integer(n + 3)) for n in range(inner)]
+    total: Value = b.function.params[1]
+    for n in rng.permutation(inner):
+        total = b.arithmetic("xor", I64, total, terms[int(n)])
+    b.ret(total)
+    main = function(module, "main", [GDRAM, I64, I64], entry=True)
+    x, first, second = main.function.params
+    early = [main.arithmetic("add", I64, (first, second)[n % 2], main.integer(7 * n)) for n in range(values)]
+    for turn in range(3):
+        (found,) = main.call("busy", [early[turn % values], second], [I64])
+        early[int(rng.integers(values))] = found
+    for n, value in enumerate(early):
+        main.store(I64, value, x, 8 * n)
+    main.ret()
+    return module
+
+
+@pytest.mark.parametrize(("values", "inner"), [(1, 3), (3, 60), (30, 10), (30, 60), (70, 5), (70, 60)])
+def test_values_outlive_calls_in_registers_and_in_the_frame(values: int, inner: int) -> None:
+    for seed in range(3):
+        module = pressed(values, inner, seed)
+        found = []
+        for level in (None, 0, 2):
+            dev = Device("dlp-m")
+            out = dev.array(np.zeros(values, np.int64))
+            if level is None:
+                interpret(module, "main", dev.machine, dev.memory, [out.address, 11, -5])
+            else:
+                dev.launch(dev.load(compile_module(module, dev.machine, level)), [out, 11, -5])
+            found.append(out.numpy().tolist())
+        assert found[0] == found[1] == found[2] != [0] * values
+
+
+def test_what_an_entry_needs_behind_calls_stays_in_registers() -> None:
+    """Where the routine leaves some alone, nothing of it goes through the frame."""
+    program = compile_module(pressed(20, 10, 0), Device("dlp-m").machine)
+    main = program.listing().splitlines()[: program.symbols["busy"].offset]
+    assert not [line for line in main if "$62" in line]

@@ -19,9 +19,11 @@ from tests.compiler.dlp_contraction.harness import (
     product_case,
     random_mapping,
 )
+from trilobite.compiler.targets.dlp.contraction import places
 from trilobite.compiler.targets.dlp.contraction.mapping import Mapping
+from trilobite.compiler.targets.dlp.contraction.places import Plan
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, Tensor
-from trilobite.processor.isa.formats import F32, I8, I32, Format
+from trilobite.processor.isa.formats import F16, F32, I8, I32, Format
 from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Value
 from trilobite.processor.machine import Machine, load_machine
@@ -106,12 +108,12 @@ def test_a_float_drain_of_sums_in_parts_waits_for_the_last(machine: str) -> None
     assert np.allclose(got, np.maximum(case.expected + bias, 0), atol=1e-4)
 
 
-def _body_case(case: Case, seed: int) -> tuple[Epilogue, list[Array], Array]:
-    """relu(sum) + a bias + a tensor of the result's shape, all fp32."""
+def _body_case(case: Case, seed: int, fmt: Format = F32) -> tuple[Epilogue, list[Array], Array]:
+    """relu(sum) + a bias + a tensor of the result's shape, all in one format."""
     rng = np.random.default_rng(seed)
-    bias = rng.standard_normal(case.out.shape[-1]).astype(np.float32)
-    other = rng.standard_normal(case.out.shape).astype(np.float32)
-    epilogue = Epilogue((_bias(case, "float32"), case.out), (case.out,), Body(F32, F32, 2))
+    bias = rng.standard_normal(case.out.shape[-1]).astype(fmt.dtype)
+    other = rng.standard_normal(case.out.shape).astype(fmt.dtype)
+    epilogue = Epilogue((_bias(case, fmt.dtype), case.out), (case.out,), Body(fmt, fmt, 2))
     return epilogue, [bias, other], np.maximum(case.expected, 0) + bias + other
 
 
@@ -130,3 +132,28 @@ def test_a_body_sees_its_operands_tile_by_tile(name: str, cores: int) -> None:
         for _ in range(2):
             mapping = random_mapping(nest_of_case(case, epilogue), machine, cores, rnd, epilogue)
             assert np.allclose(_run(case, machine, epilogue, extras, mapping, cores), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "cores"), [("dlp-s", 1), ("dlp-m", 16)])
+@pytest.mark.parametrize("fmt", [F32, F16], ids=lambda fmt: fmt.name)
+def test_a_body_takes_a_tile_a_few_places_at_a_time(
+    name: str, cores: int, fmt: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of halves are rounded before, as many at a time."""
+    monkeypatch.setattr(places, "CHUNK", 24)
+    machine, rnd, chunked, dtype = load_machine(name), random.Random(name), 0, str(fmt.dtype)
+    cases = [
+        product_case(3, 17, 13, 11, dtype),
+        convolution_case("forward", 2, (9, 7), 6, 8, (3, 3), (2, 2), (1, 1), (1, 1), groups=2, dtype=dtype),
+        convolution_case("input_grad", 2, (9, 7), 6, 8, (3, 3), (2, 2), (1, 1), (1, 1), dtype=dtype),
+    ]
+    for seed, case in enumerate(cases):
+        epilogue, extras, wanted = _body_case(case, seed, fmt)
+        nest = nest_of_case(case, epilogue)
+        for _ in range(4):
+            mapping = random_mapping(nest, machine, cores, rnd, epilogue)
+            assert mapping is not None
+            chunked += Plan(nest, mapping, machine, epilogue).chunk_rows > 0
+            got = _run(case, machine, epilogue, extras, mapping, cores)
+            assert np.allclose(got, wanted, atol=1e-4 if fmt is F32 else 0.1)
+    assert chunked >= 4 if name == "dlp-m" else not chunked

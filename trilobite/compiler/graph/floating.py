@@ -1,4 +1,4 @@
-"""Equations without a kernel of their own: every reader has its copy, which costs no memory.
+"""Equations that every reader computes for itself instead of reading their results from memory.
 
 Enters: a graph and a target's policy. Leaves: whether an equation floats, what it reads once its floating
 operands are its own, and bodies with the copies that they need. Constants, broadcasts and counters float, and
@@ -45,10 +45,12 @@ class Floating:
         return moves and e.outputs[0] not in self.results
 
     def _is_widening(self, e: Equation) -> bool:
-        """A cast to a wider dtype that products alone read: they take the small numbers as they are."""
-        if e.primitive.name != "cast" or not self.read_by.get(e.outputs[0], set()) <= {"dot"}:
+        """A cast to a wider dtype that products alone read: they take the small numbers as they are. So do
+        kernels of which the target says so."""
+        if e.primitive.name != "cast" or e.inputs[0].type.dtype.itemsize >= e.outputs[0].type.dtype.itemsize:
             return False
-        return e.inputs[0].type.dtype.itemsize < e.outputs[0].type.dtype.itemsize
+        readers = self.read_by.get(e.outputs[0], set())
+        return readers <= {"dot"} or (self.policy.widens is not None and self.policy.widens(e, readers))
 
     def _only_widens(self, e: Equation) -> bool:
         """Does it make more bytes of one value, for elementwise readers alone?"""

@@ -11,7 +11,7 @@ side in one group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any
 
@@ -48,11 +48,12 @@ class FusionPolicy:
     largest: int  # equations of a group: beyond that a kernel gains nothing and takes long to compile
     constant: int  # elements of a constant that is written into kernels
     from_memory: int  # elements: more than a cache keeps until they are read again
-    turned: int  # elements moved in squares: more than fit beside other data in the first cache
+    transposed: int  # elements of a transpose that stands alone: more than the first cache holds
     chain: int  # cheap equations that are computed again by each reader rather than written and read
     joined: int | None = None  # elements of a join from which on each operand is written into its part of it
     codes: bool = False  # numbers of a grid are made by whoever reads them, not written to memory
     narrow: bool = False  # a wider form of a value is made by whoever reads it, not written to memory
+    widens: Callable[[Equation, Set[str]], bool] | None = None  # do kernels of these primitives make a cast?
 
 
 @dataclass
@@ -130,7 +131,7 @@ class _Fuser(Floating):
             return False
         if any(self.behind[v] >= at for v in self._sources(e) if v in self.behind):
             return False
-        if group.kind == "loops" and any(map(self._is_large_turn, (e, *group.equations))):
+        if group.kind == "loops" and any(map(self._is_large_transpose, (e, *group.equations))):
             return False  # moved through registers in squares, which other work would keep from being so
         parts = self._writes_parts(group, e)
         reason = None
@@ -161,11 +162,12 @@ class _Fuser(Floating):
         alone = all(self.read_by[v] <= _PIECES and v not in self.results for v in mine)
         return alone and all(x.primitive.name in POINTWISE | _PIECES for x in group.equations)
 
-    def _is_large_turn(self, e: Equation) -> bool:
+    def _is_large_transpose(self, e: Equation) -> bool:
         """A transpose that moves the last axis of much data."""
         if e.primitive.name != "transpose" or e.attributes["axes"][-1:] == (e.outputs[0].type.ndim - 1,):
             return False
-        return not is_symbolic(e.outputs[0]) and bool(size_of(e.outputs[0].type.shape) >= self.policy.turned)
+        out = e.outputs[0]
+        return not is_symbolic(out) and bool(size_of(out.type.shape) >= self.policy.transposed)
 
     def _stand_beside(self, e: Equation) -> bool:
         """A reduction, or what only one reads, joins the newest loops that reduce the same axes of a value

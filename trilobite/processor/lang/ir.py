@@ -172,6 +172,12 @@ class Block:
         self.ops.append(op)
         return op
 
+    def insert(self, op: Op) -> Op:
+        """As the first operation."""
+        op.block = self
+        self.ops.insert(0, op)
+        return op
+
     @property
     def terminator(self) -> Op | None:
         return self.ops[-1] if self.ops and self.ops[-1].is_terminator else None

@@ -13,6 +13,7 @@ LDRAM if even that is gone.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -85,10 +86,13 @@ def place(
     sizes: dict[str, int] = {}
     for space in SPACES:
         mine = [buffer for buffer in wanted if buffer.space == space]
+        turn = {buffer: number for number, buffer in enumerate(mine)}
+        placed = sorted((offsets[b], turn[b], b) for b in mine if b in fixed)  # as they lie
         for buffer in sorted((b for b in mine if b not in fixed), key=lambda b: -b.bytes):
-            placed = [b for b in mine if b in offsets]
-            others = [b for b in placed if together is None or _keeps(b, fixed) or b in together[buffer]]
-            offsets[buffer] = _fit(buffer, others, offsets)
+            near = None if together is None else together[buffer]
+            others = ((at, b) for at, _, b in placed if near is None or b in near or _keeps(b, fixed))
+            offsets[buffer] = _fit(buffer, others)
+            insort(placed, (offsets[buffer], turn[buffer], buffer))
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
         if sizes[space] > limit_of(machine, space, mine):
             raise _overflow(machine, space, sizes[space], mine, offsets)
@@ -139,12 +143,13 @@ def _is_far(machine: Machine, sizes: Mapping[str, int]) -> bool:
     return frame > nram.reserved_kib * 512 or sizes["nram"] + needed > nram.bytes or no_sram
 
 
-def _fit(buffer: Buffer, others: list[Buffer], offsets: Mapping[Buffer, int]) -> int:
+def _fit(buffer: Buffer, others: Iterable[tuple[int, Buffer]]) -> int:
+    """The first gap between the others, which come as they lie."""
     at = 0
-    for other in sorted(others, key=lambda b: offsets[b]):
-        if at + buffer.bytes <= offsets[other]:
+    for first, other in others:
+        if at + buffer.bytes <= first:
             break
-        at = max(at, offsets[other] + other.bytes)
+        at = max(at, first + other.bytes)
         at = -(-at // buffer.align) * buffer.align
     return at
 

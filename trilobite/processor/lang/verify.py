@@ -14,7 +14,17 @@ from trilobite.processor.isa.rows.control import SPECIAL_REGISTERS
 from trilobite.processor.lang.calls import reached
 from trilobite.processor.lang.cfg import Graph
 from trilobite.processor.lang.intrinsics import TENSOR_ROWS, contract, lawful
-from trilobite.processor.lang.ir import Argument, Block, Constant, Function, KernelModule, Op, Result, Value
+from trilobite.processor.lang.ir import (
+    TERMINATORS,
+    Argument,
+    Block,
+    Constant,
+    Function,
+    KernelModule,
+    Op,
+    Result,
+    Value,
+)
 from trilobite.processor.lang.ops import OPS
 from trilobite.processor.lang.types import (
     ANY_SPACE,
@@ -74,14 +84,15 @@ def _faults(module: KernelModule, function: Function) -> Iterator[str]:
     if not function.blocks:
         yield f"{name}: it has no block"
         return
+    own = set(function.blocks)
     for block in function.blocks:
         if block.terminator is None:
             yield f"{name}: block {block.name!r} does not end in a terminator"
             return
-        if any(op.is_terminator for op in block.ops[:-1]):
+        if any(op.opcode in TERMINATORS for op in block.ops[:-1]):
             yield f"{name}: block {block.name!r} goes on behind a terminator"
             return
-        if any(target.block not in function.blocks for target in block.ops[-1].targets):
+        if any(target.block not in own for target in block.ops[-1].targets):
             yield f"{name}: block {block.name!r} goes to a block of another function"
             return
     for op in function.ops():

@@ -59,6 +59,7 @@ class Call:
     near: int = 0  # and the bus of a cluster
     is_crossed: bool = False  # calls that fill NRAM stand between it and those that may prefetch something
     alone: int = 0  # about how long it runs, once what is prefetched is there
+    beside: tuple[Buffer, ...] = ()  # that hold values which stay on chip meanwhile
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -70,7 +71,7 @@ class Call:
     def routine(self) -> tuple[object, ...]:
         """What its routine depends on."""
         room, does = (
-            self.machine.core.nram.reserved_kib,
+            (self.machine.core.nram.reserved_kib, len(self.beside)),
             ((e.prefetched, e.does, e.share) for e, _ in self.prefetches),
         )
         return self.key, room, self.prefetched, *does
@@ -220,7 +221,8 @@ class Handing:
         ]
         for early, _ in call.prefetches:
             found += [(f"{early.prefetched.name}.{name}", early.plan.rooms[name]) for name in early.rooms]
-        return [self.buffers.setdefault(name, Buffer(name, r.space, r.bytes)) for name, r in found]
+        own = [self.buffers.setdefault(name, Buffer(name, r.space, r.bytes)) for name, r in found]
+        return [*own, *call.beside]
 
     def _has_room(self, buffers: Sequence[Buffer]) -> bool:
         """Would they fit if nobody else were there?"""

@@ -26,11 +26,12 @@ def arranged(a: Assembler, e: Equation, kind: str, region: Graph) -> tuple[list[
         return [a.ordered(v, found) if extents(v) == shape else v for v in e.inputs], found
     if kind == "contraction":
         return _with_epilogue(a, e, region)
-    (inner,) = region.equations
+    *before, inner = region.equations
+    taken = before[0].inputs if before else inner.inputs  # what it casts lies as what it reduces
     given = dict(zip(region.inputs, e.inputs, strict=True))
-    orders = [a.order(given[v]) for v in inner.inputs]
+    orders = [a.order(given[v]) for v in taken]
     wanted = wanted_orders(inner, orders)
-    ready = {v: a.ordered(given[v], w) for v, w in zip(inner.inputs, wanted, strict=True)}
+    ready = {v: a.ordered(given[v], w) for v, w in zip(taken, wanted, strict=True)}
     return [ready[v] for v in region.inputs], result_order(inner, wanted)
 
 

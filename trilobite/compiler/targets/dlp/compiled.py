@@ -7,6 +7,7 @@ out, with the run that gave them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -53,11 +54,13 @@ class Compiled:
     @cached_property
     def compilation(self) -> Compilation:
         """The graph after each of the shared passes and of this target's own."""
-        done = self._passed()
+        before = self._passed
+        done = replace(before, stages=dict(before.stages), counters=dict(before.counters))
         for p in own_passes(self.machine):
             done.stages[p.name], done.counters[p.name] = p(done.latest, self.options)
         return done
 
+    @cached_property
     def _passed(self) -> Compilation:
         check(self.graph)
         options = self.options._replace(claimed=lambda e: attention_of(e, self.machine) is not None)
@@ -66,7 +69,7 @@ class Compiled:
     @property
     def shared(self) -> Graph:
         """The graph behind the passes that all targets share."""
-        return self._passed().latest
+        return self._passed.latest
 
     @cached_property
     def network(self) -> Network:

@@ -8,16 +8,17 @@ chain that follows them (`contraction`), everything else one equation at a time 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from trilobite.base.dtypes import is_float, is_integer
 from trilobite.compiler.graph.fuse import FusionPolicy, Kind, fuse
 from trilobite.compiler.targets.dlp.contraction import accepts
 from trilobite.compiler.targets.dlp.layouts import Layout
 from trilobite.compiler.targets.dlp.problems import one_stride, product_of, result_groups
 from trilobite.compiler.targets.dlp.shapes import extents
-from trilobite.compiler.targets.dlp.vector.formats import computes
+from trilobite.compiler.targets.dlp.vector.formats import FORMATS, computes
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.machine import Machine
@@ -33,7 +34,7 @@ _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
 _POINTERS = 32  # parameters of a routine
 _LARGEST = 48  # equations of a chain: more would leave only small tiles
 _FROM_MEMORY = 1 << 22  # elements that no scratchpad holds until they are read again
-_TURNED = 1 << 15  # elements of a transposition that is a group of its own
+_TRANSPOSED = 1 << 15  # elements of a transposition that is a group of its own
 _CHAIN = 6  # cheap equations that are computed again by each reader
 
 
@@ -139,8 +140,21 @@ def _accepts_vector(region: Graph) -> str | None:
     return found if isinstance(found, str) else None
 
 
+REDUCTIONS = frozenset({"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"})
+
+
+def _widens(cast: Equation, readers: Set[str]) -> bool:
+    """Do reductions alone read what is cast, and does one instruction widen it?"""
+    narrow, wide = cast.inputs[0].type.dtype, cast.outputs[0].type.dtype
+    same = (is_integer(narrow) and is_integer(wide)) or (is_float(narrow) and is_float(wide))
+    return bool(readers) and readers <= REDUCTIONS and same and {narrow, wide} <= FORMATS.keys()
+
+
 def _accepts_single(region: Graph) -> str | None:
-    if len(region.equations) != 1:
+    *before, last = region.equations
+    if len(before) == 1 and before[0].primitive.name == "cast" and last.primitive.name in REDUCTIONS:
+        return None if _widens(before[0], {last.primitive.name}) else "one instruction does not widen it"
+    if before:
         return "it runs alone"
     return None if region.equations[0].primitive.name in SINGLE else "no kernel runs it"
 
@@ -218,8 +232,8 @@ def policy(machine: Machine) -> FusionPolicy:
     }
     roots = {**dict.fromkeys(SINGLE, "single"), **dict.fromkeys(CONTRACTIONS, "contraction")}
     return FusionPolicy(
-        kinds, roots, largest=_LARGEST, constant=1, from_memory=_FROM_MEMORY, turned=_TURNED, chain=_CHAIN,
-        narrow=True,
+        kinds, roots, largest=_LARGEST, constant=1, from_memory=_FROM_MEMORY, transposed=_TRANSPOSED,
+        chain=_CHAIN, narrow=True, widens=_widens,
     )  # fmt: skip
 
 

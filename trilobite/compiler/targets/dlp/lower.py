@@ -75,7 +75,9 @@ def lower_group(
         return _vector(s, name, region, layout)
     if kind == "contraction":
         return _contraction(s, name, region, layout, **chosen)
-    (e,) = region.equations
+    *before, e = region.equations
+    if before:  # a cast that a reduction makes of what it reads
+        return _reduced(s, name, e, before[0].inputs[0], layout)
     return SINGLES[e.primitive.name](s, name, e, layout)
 
 
@@ -200,17 +202,21 @@ def _iota(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
 # -- the rest ------------------------------------------------------------------------------------------------
 
 
-def _reduce(op: str) -> Lower:
-    def lower(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
-        x, order = e.inputs[0].type, layout.order(e.inputs[0])
-        shape = [extents(x)[a] for a in order]
-        places = sorted(order.index(a) for a in e.attributes["axes"])
-        first, last = places[0], places[-1]
-        outer, length = prod(shape[:first]), prod(shape[first : last + 1])
-        r = reduce.Reduction(outer, length, prod(shape[last + 1 :]), format_of(x.dtype), op)
-        return reduce.write_reduction(s.module, name, r, s.machine, s.cores)
+def _reduced(s: Setting, name: str, e: Equation, source: Var, layout: Layout) -> LoweredGroup:
+    """`source`: where its operand lies, which may be narrower."""
+    x, order = e.inputs[0].type, layout.order(source)
+    shape = [extents(x)[a] for a in order]
+    places = sorted(order.index(a) for a in e.attributes["axes"])
+    first, last = places[0], places[-1]
+    outer, length = prod(shape[:first]), prod(shape[first : last + 1])
+    fmt, op = format_of(x.dtype), e.primitive.name.removeprefix("reduce_")
+    given = format_of(source.type.dtype)
+    r = reduce.Reduction(outer, length, prod(shape[last + 1 :]), fmt, op, given)
+    return reduce.write_reduction(s.module, name, r, s.machine, s.cores)
 
-    return lower
+
+def _reduce(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
+    return _reduced(s, name, e, e.inputs[0], layout)
 
 
 def _rows(e: Equation, count: int, fmt: Any = None) -> indexed.Rows:
@@ -255,7 +261,8 @@ def _scatter_along(s: Setting, name: str, e: Equation, layout: Layout) -> Lowere
 def _window(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
     found = windows.pooling_of(e)
     assert found is not None
-    return pooling.write_pooling(s.module, name, found, s.machine, s.cores)
+    homes = layout.homes.get(e.inputs[0]), layout.homes.get(e.outputs[0])
+    return pooling.write_pooling(s.module, name, found, s.machine, s.cores, homes)
 
 
 def _sort(s: Setting, name: str, e: Equation, layout: Layout) -> LoweredGroup:
@@ -363,10 +370,10 @@ SINGLES: dict[str, Lower] = {
     "dynamic_update_slice": _dynamic(movement.dynamic_update, 2),
     "full": _full,
     "iota": _iota,
-    "reduce_sum": _reduce("sum"),
-    "reduce_prod": _reduce("prod"),
-    "reduce_max": _reduce("max"),
-    "reduce_min": _reduce("min"),
+    "reduce_sum": _reduce,
+    "reduce_prod": _reduce,
+    "reduce_max": _reduce,
+    "reduce_min": _reduce,
     "gather": _gather,
     "scatter": _scatter,
     "scatter_reduce": _scatter,

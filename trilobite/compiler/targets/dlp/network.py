@@ -39,7 +39,7 @@ from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.writer import GDRAM, Writer
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.isa.formats import I64
-from trilobite.processor.lang.ir import KernelModule, Value
+from trilobite.processor.lang.ir import Buffer, KernelModule, Op, Value
 from trilobite.processor.machine import Machine
 
 ENTRY = "network"
@@ -76,7 +76,7 @@ class Assembler:
         self.current, self.waiting = graph, list[Call]()
         self.place = UNKNOWN  # of the equation whose operands are being arranged
         is_near = self.near.buffer is not None and self.near.buffer.space == "nram"
-        self.handing = Handing(self.setting.machine, is_near)
+        self.handing = Handing(machine, is_near)
         self.ahead = ahead and machine.interlock != "ranges"
 
     # -- places ----------------------------------------------------------------------------------------------
@@ -256,6 +256,7 @@ class Assembler:
         homes = {v: self.near.homes[w] for v, w in pairs if w in self.near.homes}
         layout, room = Layout(known, homes), self.setting.machine
         call = Call(kind, region, layout, [*chosen, *outputs], e.location, room)
+        call.beside = () if call.is_passive else self.near.parts_of(e)
         plan_call(self, call)
         if len(self.waiting) == DEPTH:
             self._write(self.waiting.pop(0))
@@ -307,8 +308,16 @@ class Assembler:
         chosen = {"mapping": call.found, "prefetched": call.prefetched, "following": early}
         setting = Setting(self.module, call.machine, self.cores)
         self.made[key] = lower_group(setting, name, call.kind, call.region, call.layout, **chosen)
+        function = self.module.functions[self.made[key].function]
+        for part in call.beside:
+            function.blocks[0].insert(Op("keep", (), {"buffer": self._part(part)}))
         self._locate(self.made[key], call.location, call.region.name)
         return self.made[key]
+
+    def _part(self, part: Buffer) -> Buffer:
+        """Part of what keeps values in SRAM, as a buffer of the module."""
+        known = self.module.buffers.get(part.name)
+        return self.module.add_buffer(part) if known is None else known
 
     def _locate(self, group: LoweredGroup, at: Location, name: str) -> None:
         """Every instruction of a routine knows the user's line that first asked for it, and the group."""

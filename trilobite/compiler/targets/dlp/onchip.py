@@ -1,9 +1,9 @@
 """Values that stay on chip from the group that makes them to those that read them.
 
 Enters: a graph of fusions, a machine, a number of cores. Leaves: a `Near`: which values have a home on chip,
-where it begins, and how much memory all of them take. Only contractions read and write such values, as the
-left operand, as what is added to its sums, as the result. Several clusters have a part of a value each, cut
-along its rows; a single core keeps values in NRAM. Everything else goes through DRAM.
+where it begins, and how much memory all of them take. Contractions read and write such values, as the left
+operand, as what is added to its sums, as the result; so does pooling, in SRAM. Several clusters have a part
+of a value each, cut along its rows; a single core keeps values in NRAM. Everything else goes through DRAM.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from trilobite.compiler.targets.dlp.arena import Arena
 from trilobite.compiler.targets.dlp.contraction import accepts
 from trilobite.compiler.targets.dlp.contraction.mapping import aligned
 from trilobite.compiler.targets.dlp.contraction.sharing import is_connected
+from trilobite.compiler.targets.dlp.expand.windows import pooling_of
 from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
 from trilobite.compiler.targets.dlp.interfaces import Home
+from trilobite.compiler.targets.dlp.kernels.pooling import can_stay
 from trilobite.compiler.targets.dlp.layouts import Order, result_order, row_major, wanted_orders
 from trilobite.compiler.targets.dlp.parts import bytes_of
 from trilobite.compiler.targets.dlp.problems import convolution_of, is_planar, product_of, result_groups
@@ -29,19 +31,27 @@ from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
 
 SHARE = 2  # of the memory at most this part keeps values; tiles take the rest
-GRAIN = 32 << 10  # bytes of NRAM by which groups have less room: few sizes, so that equal groups stay equal
+GRAIN = 32 << 10  # bytes by which groups have less room: few sizes, so that equal groups stay equal
 
 
 @dataclass(frozen=True)
 class Near:
-    """Homes of values and where they lie in a buffer of that memory; and for what a group makes the bytes of
-    NRAM that are taken while it runs. There the buffer lies at the end of what groups may fill, and values
-    from its end on: a group that runs while nothing is there has all of it."""
+    """Homes of values and where they lie in a buffer of that memory; and for what a group makes the bytes
+    that are taken while it runs. In NRAM the buffer lies at the end of what groups may fill, and values from
+    its end on: a group that runs while nothing is there has all of it. In SRAM it lies at the beginning; what
+    a group does not need of it may hold what is prefetched (`parts_of`)."""
 
     homes: dict[Var, Home] = field(default_factory=dict)
     offsets: dict[Var, int] = field(default_factory=dict)
     taken: dict[Var, int] = field(default_factory=dict)
     buffer: Buffer | None = None
+    parts: tuple[Buffer, ...] = ()  # of a buffer in SRAM, in order
+
+    def parts_of(self, e: Equation) -> tuple[Buffer, ...]:
+        """Those that hold something while a group runs, or while others run behind it that leave WRAM and
+        SRAM alone: these do not say what they need."""
+        taken = self.taken.get(e.outputs[0]) if e.outputs else None
+        return tuple(b for b in self.parts if taken is None or (b.offset or 0) < taken)
 
     def machine_of(self, machine: Machine, e: Equation | None = None) -> Machine:
         """The machine with the memory that is left to a group."""
@@ -84,9 +94,30 @@ def near_values(graph: Graph, machine: Machine, cores: int) -> Near:
         return Near()
     size, end = arena.peak, room_of(machine, memory.space)
     if memory.space == "sram":
-        return Near(homes, offsets, {}, Buffer("near", "sram", size, offset=0))
+        whole = Buffer("near", "sram", size, offset=0, handed=True)
+        return Near(homes, offsets, _behind(graph, taken), whole, _in_parts(size))
     back = {v: size - offset - aligned(bytes_of(v)) for v, offset in offsets.items()}
     return Near(homes, back, taken, Buffer("near", "nram", size, offset=end - size, handed=True))
+
+
+def _in_parts(size: int) -> tuple[Buffer, ...]:
+    starts = range(0, size, GRAIN)
+    return tuple(
+        Buffer(f"near.{at // GRAIN}", "sram", min(GRAIN, size - at), offset=at, handed=True) for at in starts
+    )
+
+
+def _behind(graph: Graph, taken: dict[Var, int]) -> dict[Var, int]:
+    """What is taken while a group runs, or while those behind it do up to the next contraction."""
+    found, most = dict[Var, int](), 0
+    for e in reversed(graph.equations):
+        if not e.outputs:
+            continue
+        own = taken[e.outputs[0]]
+        found[e.outputs[0]] = max(own, most)
+        is_contraction = e.primitive.name == "fusion" and e.attributes["kind"] == "contraction"
+        most = 0 if is_contraction else max(own, most)
+    return found
 
 
 def _others(graph: Graph, machine: Machine) -> list[int]:
@@ -145,15 +176,14 @@ def _home(
     e: Equation, v: Var, readers: Sequence[Equation], machine: Machine, memory: _Memory, is_result: bool
 ) -> Home | None:
     """The home of a value that a group makes for these readers, if all of them can do with one."""
-    plan = _plan(e, machine)
-    if plan is None or not (readers or is_result) or len(e.outputs) != 1 or not bytes_of(v):
+    head = _head(e, machine, memory)
+    if head is None or not (readers or is_result) or len(e.outputs) != 1 or not bytes_of(v):
         return None
-    head = plan.equation
     order = result_order(head, wanted_orders(head, [row_major(len(x.type.shape)) for x in head.inputs]))
     unit = _unit(head, head.outputs[0], v)
     if is_result and order != row_major(len(order)):
         return None
-    if unit is None or any(_unit_read(r, v, order, machine) != unit for r in readers):
+    if unit is None or any(_unit_read(r, v, order, machine, memory) != unit for r in readers):
         return None
     if memory.clusters == 1:
         return Home(memory.space)
@@ -161,6 +191,22 @@ def _home(
     if rows == 1:  # readers may take it for one number an output, which has no home
         return None
     return Home(memory.space, memory.clusters, -(-rows // memory.clusters) * unit)
+
+
+def _head(e: Equation, machine: Machine, memory: _Memory) -> Equation | None:
+    """The product, convolution or pooling of a group that makes a value which may stay on chip."""
+    plan = _plan(e, machine)
+    return _pooling(e, machine, memory) if plan is None else plan.equation
+
+
+def _pooling(e: Equation, machine: Machine, memory: _Memory) -> Equation | None:
+    """Of a group that is nothing else, and takes its rows from SRAM."""
+    if e.primitive.name != "fusion" or e.attributes["kind"] != "single" or memory.space != "sram":
+        return None
+    head: Equation = e.attributes["region"].equations[-1]
+    found = pooling_of(head) if head.primitive.name == "window_reduce" else None
+    cores = memory.clusters * machine.cores_per_cluster
+    return head if found is not None and can_stay(found, machine, cores) else None
 
 
 def _plan(e: Equation, machine: Machine) -> ContractionPlan | None:
@@ -180,11 +226,13 @@ def _plan(e: Equation, machine: Machine) -> ContractionPlan | None:
     return found if accepts(convolution_of(head), machine) is None else None
 
 
-def _unit_read(reader: Equation, v: Var, order: Order, machine: Machine) -> int | None:
+def _unit_read(reader: Equation, v: Var, order: Order, machine: Machine, memory: _Memory) -> int | None:
     """Bytes that must lie in one piece for a reader of the value; None if it cannot read it on chip."""
     plan = _plan(reader, machine)
     if plan is None:
-        return None
+        pooled = _pooling(reader, machine, memory)
+        is_placed = pooled is not None and wanted_orders(pooled, [order])[0] == order
+        return _unit(pooled, pooled.inputs[0], v) if pooled is not None and is_placed else None
     region: Graph = reader.attributes["region"]
     own = [r for r, x in zip(region.inputs, reader.inputs, strict=True) if x is v]
     head, units = plan.equation, set[int | None]()
@@ -213,7 +261,7 @@ def _unit(head: Equation, x: Var, v: Var) -> int | None:
     """Bytes of a value that a tile never cuts: a row, or a whole image where there are several; `x` is what
     it is for the product or convolution."""
     shape, item = extents(x), v.type.dtype.itemsize
-    if head.primitive.name == "conv":
+    if head.primitive.name in ("conv", "window_reduce"):
         if len(shape) != 4:
             return None
         return prod(shape[1:]) * item if shape[0] > 1 else shape[1] * shape[3] * item

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base.collection import uncollected
 from trilobite.base.errors import ArgumentError
 from trilobite.compiler.graph.bounded import Bounded, bound
 from trilobite.compiler.graph.bounded.scope import at_bounds
@@ -74,7 +75,8 @@ class Processed(Executable):
         else:
             while len(self.made) >= KEPT:
                 del self.made[next(iter(self.made))]
-            self.made[key] = self._load(specialise(self.graph, sizes)) if sizes else self._load(self.graph)
+            with uncollected():
+                self.made[key] = self._load(specialise(self.graph, sizes) if sizes else self.graph)
         return self.made[key]
 
     def _for_all(self) -> Bounded | None:

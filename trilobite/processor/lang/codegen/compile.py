@@ -18,15 +18,15 @@ from trilobite.processor.isa.disassembler import instruction_text
 from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.program import RESERVED_SECTIONS, Program, Symbol
 from trilobite.processor.lang import text
-from trilobite.processor.lang.bounds import CallNote, notes_of, sources_of
+from trilobite.processor.lang.bounds import CallNote, Sources, notes_of, sources_of
 from trilobite.processor.lang.calls import calls_of
 from trilobite.processor.lang.cfg import Graph, remove_unreachable
 from trilobite.processor.lang.codegen.emit import WORD, Emitted, Emitter, Frame
 from trilobite.processor.lang.codegen.legalise import legalise, share
-from trilobite.processor.lang.codegen.registers import Allocation, allocate
+from trilobite.processor.lang.codegen.registers import Allocation, allocate, live_out
 from trilobite.processor.lang.codegen.select import RULES
 from trilobite.processor.lang.codegen.variables import VariablePlace, homes_in_frame, noted_places
-from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Location, Member, Variable
+from trilobite.processor.lang.ir import Buffer, Function, KernelModule, Location, Member, Op, Variable
 from trilobite.processor.lang.passes.argument_table import take_from_table
 from trilobite.processor.lang.passes.dead_code import remove_dead_code
 from trilobite.processor.lang.passes.end_tests import end_by_address
@@ -39,6 +39,7 @@ from trilobite.processor.lang.passes.rotate import rotate
 from trilobite.processor.lang.passes.simplify import simplify
 from trilobite.processor.lang.passes.strength import reduce_strength
 from trilobite.processor.lang.passes.unroll import unroll
+from trilobite.processor.lang.passes.waits import work_before_waits
 from trilobite.processor.lang.scratchpad import POOL, Layout, limit_of, reserve_text, room_of
 from trilobite.processor.lang.types import STACK
 from trilobite.processor.lang.verify import verify
@@ -127,6 +128,7 @@ def _compiled(
     _note(stages, "optimised", work)
     assembled = _Assembly(work, machine, level, stages is not None)
     assembled.order(0 if eager else level)
+    assembled.allocate()
     for function in work.functions.values():
         assembled.add(function)
     program = assembled.program(frozenset(function.name for function in tabled))
@@ -166,6 +168,15 @@ def optimise(function: Function, level: int) -> None:
     remove_dead_code(function)
 
 
+@dataclass(frozen=True)
+class _Allocated:
+    """A function whose values have their registers."""
+
+    sources: dict[Op, Sources]
+    graph: Graph
+    allocation: Allocation
+
+
 class _Assembly:
     """The program while its entries are added to it."""
 
@@ -185,6 +196,7 @@ class _Assembly:
         self.places: list[Callable[[], list[VariablePlace]]] = []
         self.buffers: dict[Buffer, int] = {}
         self.ordered = ""
+        self.allocated: dict[str, _Allocated] = {}
         self.frame = 0
         self.is_far = False  # a frame lies in LDRAM
         self.notes: dict[int, CallNote] = {}
@@ -201,24 +213,36 @@ class _Assembly:
         for name, function in reversed(self.module.functions.items()):
             effects[name] = order(function, self.layouts[name], is_interlocked, level, effects)
 
+    def allocate(self) -> None:
+        """Gives values their registers, in routines before their callers: these keep what they need behind a
+        call in registers that it leaves alone."""
+        for function in self.module.functions.values():
+            for op in function.ops():
+                if op.opcode == "print":
+                    op.attrs["table"] = self.module.add_table(
+                        op.attrs["format"].encode("latin-1") + b"\0", "text"
+                    )
+            self._place_tables()
+            if self.texts:
+                self.ordered += text.write_function(function)
+        written: dict[str, int] = {}
+        for name, function in reversed(self.module.functions.items()):
+            sources = sources_of(function)
+            legalise(function, fuse=self.level > 0)
+            if self.level:
+                hoist(function, room=44)
+                share(function)
+            graph = Graph(function)
+            if self.level:
+                work_before_waits(graph, live_out(graph))
+            allocation = allocate(function, graph, written)
+            written[name] = allocation.written(function)
+            self.allocated[name] = _Allocated(sources, graph, allocation)
+
     def add(self, function: Function) -> None:
         """Its callers have been added."""
-        for op in function.ops():
-            if op.opcode == "print":
-                op.attrs["table"] = self.module.add_table(
-                    op.attrs["format"].encode("latin-1") + b"\0", "text"
-                )
-        self._place_tables()
-        layout = self.layouts[function.name]
-        if self.texts:
-            self.ordered += text.write_function(function)
-        sources = sources_of(function)
-        legalise(function, fuse=self.level > 0)
-        if self.level:
-            hoist(function, room=44)
-            share(function)
-        graph = Graph(function)
-        allocation = allocate(function, graph)
+        layout, found = self.layouts[function.name], self.allocated[function.name]
+        sources, graph, allocation = found.sources, found.graph, found.allocation
         frame, end = self._frame(function, allocation)
         emitter = Emitter(allocation, layout, self.tables, frame, RULES)
         emitted = emitter.run(function, graph)

@@ -1,16 +1,19 @@
 """Register allocation: linear scan over the whole function, runs in consecutive registers, the rest spilled.
 
-Enters: a legalised function. Leaves: for every value a register (the first of several for a run) or a slot
-in the frame. `$0` to `$56` are given out; `$57` to `$61` carry spilled values to and from one instruction;
-`$62` is the stack, `$63` where a routine returns to. A call leaves nothing in `$0` to `$61` but its results:
-what lives across one is in the frame, or made again.
+Enters: a legalised function, and which registers the routines that it calls write. Leaves: for every value a
+register (the first of several for a run) or a slot in the frame. `$0` to `$56` are given out; `$57` to `$61`
+carry spilled values to and from one instruction; `$62` is the stack, `$63` where a routine returns to. What
+lives across calls is in a register that none of them writes, in the frame, or made again. Routines leave the
+last few alone.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from trilobite.base.errors import KernelError
 from trilobite.processor.lang.cfg import Graph
@@ -18,9 +21,12 @@ from trilobite.processor.lang.codegen.remake import remake_at_uses
 from trilobite.processor.lang.ir import Block, Constant, Function, Op, Result, Value
 
 GIVEN = 57
+CALLERS = 4  # the last of them, which no routine writes: values that all of an entry needs
 SPILL_REGISTERS = (57, 58, 59, 60, 61)
 STACK_POINTER = 62
 LINK = 63  # a call leaves here where it was
+SPARE = sum(1 << number for number in SPILL_REGISTERS)
+ANY = (1 << STACK_POINTER) - 1  # registers that a routine may write of which nothing is known
 REMADE = frozenset(("run", "constant", "address", "table", "special"))  # as cheap as a word of the frame
 KNOWN = frozenset(("constant", "address", "table"))
 REMADE_AS_FAST = 6  # as a word of the frame is read
@@ -37,17 +43,40 @@ class Interval:
     width: int = 1
     weight: float = 0.0
     hint: list[Value] = field(default_factory=list)
+    barred: int = 0  # registers that calls write while it is needed, a bit for each
 
 
 @dataclass
 class Allocation:
-    """`registers` and `slots` (numbers of 8-byte words in the frame) by value."""
+    """`registers` and `slots` (numbers of 8-byte words in the frame) by value; `called`: registers that a
+    call of a routine writes, a bit for each."""
 
     registers: dict[Value, int]
     slots: dict[Value, int]
     intervals: dict[Value, Interval]
     numbers: dict[Op, int]
     spans: dict[Block, tuple[int, int]]
+    called: Mapping[str, int] = field(default_factory=dict)
+
+    def written_by(self, call: Op) -> int:
+        """Registers that a call may write, a bit for each: also to pass arguments and results."""
+        return self.called.get(call.attrs["function"], ANY) | _first(
+            max(len(call.operands), len(call.results))
+        )
+
+    def written(self, function: Function) -> int:
+        """Registers that a call of this function writes."""
+        found = SPARE | _first(max(len(function.params), len(function.results)))
+        for value, register in self.registers.items():
+            found |= _first(self.intervals[value].width) << register
+        for op in function.ops():
+            if op.opcode == "call":
+                found |= self.written_by(op)
+        return found
+
+
+def _first(count: int) -> int:
+    return (1 << count) - 1
 
 
 class _Crowded(Exception):
@@ -58,8 +87,9 @@ class _Crowded(Exception):
         self.runs = runs
 
 
-def allocate(function: Function, graph: Graph) -> Allocation:
-    """Linear scan by start; where registers run out the cheapest value goes to the frame.
+def allocate(function: Function, graph: Graph, called: Mapping[str, int] | None = None) -> Allocation:
+    """Linear scan by start; where registers run out the cheapest value goes to the frame. `called`: registers
+    that each routine writes, a bit for each.
 
     A run cannot, so runs that hold too many registers are made again at their uses. Each is so treated
     once: the scan is repeated a few times at most.
@@ -67,19 +97,16 @@ def allocate(function: Function, graph: Graph) -> Allocation:
     while True:
         numbers, spans = _number(graph)
         intervals = _intervals(function, graph, numbers, spans)
-        across = _across_calls(intervals.values(), numbers)
-        again = [i.value.op for i in across if isinstance(i.value, Result) and i.value.op.opcode in REMADE]
+        found = Allocation({}, {}, intervals, numbers, spans, called or {})
+        across = _across_calls(found)
+        again = [i.value.op for i in across if isinstance(i.value, Result) and _is_cheap(i.value.op)]
         if again:
             remake_at_uses(function, again)
             continue
-        scan = _Scan()
-        for interval in across:
-            scan.spill(interval)
-        kept = set(scan.slots)
+        scan = _Scan(GIVEN - CALLERS if function.is_routine else GIVEN)
         try:
             for interval in sorted(intervals.values(), key=lambda i: (i.start, -i.width)):
-                if interval.value not in kept:
-                    scan.place(interval)
+                scan.place(interval)
         except _Crowded as crowd:
             remake_at_uses(function, crowd.runs)
             continue
@@ -87,7 +114,8 @@ def allocate(function: Function, graph: Graph) -> Allocation:
         if known:
             remake_at_uses(function, known)
             continue
-        return Allocation(scan.registers, scan.slots, intervals, numbers, spans)
+        found.registers, found.slots = scan.registers, scan.slots
+        return found
 
 
 def _is_known(interval: Interval, op: Op) -> bool:
@@ -96,15 +124,23 @@ def _is_known(interval: Interval, op: Op) -> bool:
     return op.opcode in KNOWN and interval.end - interval.start > NEXT
 
 
-def _across_calls(intervals: Iterable[Interval], numbers: dict[Op, int]) -> list[Interval]:
-    """What is defined before some call and needed behind it."""
-    calls = sorted(number for op, number in numbers.items() if op.opcode == "call")
+def _is_cheap(op: Op) -> bool:
+    """Is it as fast to make again as to read from the frame? So is what lies a known number of bytes behind
+    another value."""
+    return op.opcode in REMADE or (op.opcode == "offset" and isinstance(op.operands[1], Constant))
+
+
+def _across_calls(a: Allocation) -> list[Interval]:
+    """What is defined before some call and needed behind it; from now on barred from what these write."""
+    calls = sorted((number, a.written_by(op)) for op, number in a.numbers.items() if op.opcode == "call")
     if not calls:
         return []
+    places = [number for number, _ in calls]
     found = []
-    for interval in intervals:
-        place = bisect_right(calls, interval.start)
-        if place < len(calls) and calls[place] < interval.end:
+    for interval in a.intervals.values():
+        first, end = bisect_right(places, interval.start), bisect_left(places, interval.end)
+        if first < end:
+            interval.barred = reduce(or_, (written for _, written in calls[first:end]))
             found.append(interval)
     return found
 
@@ -232,7 +268,8 @@ def _loss(interval: Interval) -> float:
 class _Scan:
     """The registers in use while the scan moves on."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: int) -> None:
+        self.given = given
         self.registers: dict[Value, int] = {}
         self.slots: dict[Value, int] = {}
         self.active: list[Interval] = []
@@ -247,7 +284,7 @@ class _Scan:
                 self.active.append(new)
                 return
             victim = self._victim(new)
-            if victim is None or victim is new:
+            if victim is new:
                 self.spill(new)
                 return
             self.active.remove(victim)
@@ -255,7 +292,7 @@ class _Scan:
             self.spill(victim)
 
     def _free(self, new: Interval) -> int | None:
-        busy = 0  # a bit for every register
+        busy = new.barred  # a bit for every register
         for interval in self.active:
             busy |= ((1 << interval.width) - 1) << self.registers[interval.value]
         if new.width == 1:
@@ -264,15 +301,17 @@ class _Scan:
                 if at is not None and not busy >> at & 1:
                     return at
             lowest = (~busy & (busy + 1)).bit_length() - 1
-            return lowest if lowest < GIVEN else None
+            return lowest if lowest < self.given else None
         wanted = (1 << new.width) - 1
-        return next((p for p in range(GIVEN - new.width, -1, -1) if not busy >> p & wanted), None)
+        return next((p for p in range(self.given - new.width, -1, -1) if not busy >> p & wanted), None)
 
-    def _victim(self, new: Interval) -> Interval | None:
+    def _victim(self, new: Interval) -> Interval:
         """The value whose spilling costs least; a run is never spilled."""
-        choices = [i for i in (*self.active, new) if i.width == 1]
         if new.width == 1:
-            return min(choices, key=_loss, default=None)
+            others = (
+                i for i in self.active if i.width == 1 and not new.barred >> self.registers[i.value] & 1
+            )
+            return min((*others, new), key=_loss)
         choices = [i for i in self.active if i.width == 1]
         if not choices:
             raise self._crowded(new)
@@ -288,7 +327,7 @@ class _Scan:
         return KernelError(
             f"an instruction needs {new.width} registers in a row, and its other operands hold the rest",
             where=getattr(getattr(new.value, "op", None), "location", None),
-            expected=f"at most {GIVEN} registers for the runs of one instruction",
+            expected=f"at most {self.given} registers for the runs of one instruction",
             remedy="use an operation with fewer operands",
         )
 

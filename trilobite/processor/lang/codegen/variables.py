@@ -109,7 +109,8 @@ class _Flow:
             self._put(now, arg)
         for op in block.ops:
             if op.opcode == "call":
-                now.clear()
+                written = self.allocation.written_by(op)
+                now = {at: value for at, value in now.items() if not written >> at & 1}
             if op.opcode != "note":
                 for result in op.results:
                     self._put(now, result)
@@ -160,7 +161,19 @@ class _Flow:
         """Variables that the operation sets, or whose value it overwrites."""
         if op.opcode == "note":
             return [(op.attrs["variable"], (recipe_of(op), tuple(op.operands)))]
-        return [(variable, GONE) for result in op.results for variable in self._hit(result, known)]
+        lost = [variable for result in op.results for variable in self._hit(result, known)]
+        if op.opcode == "call":
+            lost += self._left_by(op, known)
+        return [(variable, GONE) for variable in lost]
+
+    def _left_by(self, call: Op, known: Known) -> list[Variable]:
+        """Variables that need what was in a register that the call writes."""
+        written = self.allocation.written_by(call)
+        return [
+            variable
+            for variable, (_, leaves) in known.items()
+            if any((at := self._register(leaf)) >= 0 and written >> at & 1 for leaf in leaves)
+        ]
 
     def _write(self, value: Value, known: Known) -> None:
         known.update(dict.fromkeys(self._hit(value, known), GONE))

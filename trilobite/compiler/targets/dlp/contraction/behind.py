@@ -21,11 +21,12 @@ class Extra:
 @dataclass(frozen=True)
 class Behind:
     """Vector instructions behind the sums: bytes of an element that pass the lanes, how many instructions,
-    bytes of an element of scratch memory."""
+    bytes of an element of scratch memory, and of operands that are repeated for every place."""
 
     lanes: int = 0
     instructions: int = 0
     scratch: int = 0
+    spread: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ divided among the cores that work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
@@ -26,7 +25,8 @@ from trilobite.compiler.targets.dlp.contraction.near import (
     searched_clusters,
 )
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, Nest, View
-from trilobite.compiler.targets.dlp.contraction.sharing import Sharing, busiest_link
+from trilobite.compiler.targets.dlp.contraction.places import CHUNK, HEAVY
+from trilobite.compiler.targets.dlp.contraction.sharing import Together, turns_among
 from trilobite.compiler.targets.dlp.contraction.traffic import Copy, copy_cost
 from trilobite.compiler.targets.dlp.contraction.walk import SHORT
 from trilobite.processor.machine import Machine
@@ -35,29 +35,6 @@ from trilobite.processor.sim.timing.arrays import product_cycles
 Array = Any  # of NumPy, one entry for each mapping
 WRITTEN = 0.35  # of a step's scalar work that is left where each step is written by itself
 ISSUE = 12  # cycles between two vector instructions of a body
-
-
-@dataclass(frozen=True)
-class Together:
-    """Of an operand, one entry for each mapping: how many cores load a tile together (1: none), from how many
-    clusters it comes, how many different tiles a cluster holds, and how many of them the busiest link of the
-    network carries."""
-
-    parts: Array
-    homes: Array
-    kinds: Array
-    links: Array
-
-
-def together(machine: Machine, made: Sequence[Sharing]) -> Together:
-    """Of these, one for each mapping."""
-    per_cluster = machine.cores_per_cluster
-    rows = [
-        (x.parts, x.homes, x.kinds(per_cluster), busiest_link(machine, x.clusters) if x.homes > 1 else 0.0)
-        for x in made
-    ]
-    parts, homes, kinds, links = np.array(rows, np.float64).reshape(-1, 4).T
-    return Together(parts, homes, kinds, links * kinds)
 
 
 @dataclass(frozen=True)
@@ -83,6 +60,7 @@ class Figures:
     scalar: Array
     sram: Array
     meets_left: Array
+    chunk: Array  # elements that vector instructions finish at a time
     left_there: Array  # whether the unit reads the left operand where it is at home
 
     def take(self, rows: Array) -> Figures:
@@ -122,7 +100,7 @@ def figures_of(
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
         made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
-        made.shared["left"].parts > 1, made.left_there,
+        made.shared["left"].parts > 1, made.chunk, made.left_there,
     )  # fmt: skip
 
 
@@ -212,29 +190,42 @@ class _Tilings:
         return np.maximum(near, far)
 
     @cached_property
+    def chunk(self) -> Array:
+        """`Plan.chunk` of each."""
+        out, found = self.elements["out"], self.elements["out"]
+        outputs = np.maximum(self.tile["n"] * self.tile["g"], 1)
+        rows = CHUNK // outputs * outputs
+        for chosen, behind in ((~self.split, self.shape.behind), (self.split, self.shape.behind_parts)):
+            is_heavy = behind.scratch + behind.spread >= HEAVY and self.nest.kind != "weight_grad"
+            is_heavy = is_heavy and self.machine.interlock != "ranges"
+            found = np.where(chosen & is_heavy & (rows > 0) & (rows < out), rows, found)
+        return found
+
+    @cached_property
     def vector(self) -> Array:
         """Cycles of the vector unit for what follows the sums of a tile."""
         vfu, parts = self.machine.core.vfu, self.split
         found = np.zeros(self.size)
         for chosen, behind in ((~parts, self.shape.behind), (parts, self.shape.behind_parts)):
             passed = self.elements["out"] * behind.lanes / vfu.bytes_per_cycle
-            found = found + np.where(chosen, passed + behind.instructions * (vfu.latency + ISSUE), 0)
+            rounds = behind.instructions * ceil_div(self.elements["out"], self.chunk)
+            found = found + np.where(chosen, passed + rounds * (vfu.latency + ISSUE), 0)
         narrowed = parts & (self.shape.sums != self.nest.accumulate.bits // 8) & (not self.shape.extras)
         wide = self.elements["out"] * self.nest.accumulate.bits // 8
         return found + np.where(narrowed, wide // vfu.bytes_per_cycle + vfu.latency, 0)
 
     def _image_copy(self) -> Copy:
         t, v, (rows, columns) = self.tile, self.nest.image, self._places_in
-        steps = {"g": v.group, "b": v.image, "p": v.row * self._row_step, "k": v.channel}
+        steps = {"g": v.group, "b": v.image, "p": v.row * self._step_of(0), "q": v.column * self._step_of(1),
+                 "k": v.channel}  # fmt: skip
         if self.nest.kind == "product" and v.channel != v.item and v.row == v.item:
             return self._copy([(rows, v.row), (t["k"], v.channel)], v.item, steps)
         axes = [(t["k"], v.channel), (t["g"], v.group), (columns, v.column), (rows, v.row)]
-        return self._copy(axes, v.item, steps)
+        return self._turned(self._copy(axes, v.item, steps))
 
-    @property
-    def _row_step(self) -> int:
-        """Rows of the image from one p to the next, about."""
-        stride = self.nest.window.stride[0]
+    def _step_of(self, axis: int) -> int:
+        """Places of the image from one p, or q, to the next, about."""
+        stride = self.nest.window.stride[axis]
         return 1 if self.nest.kind in ("product", "input_grad") else stride
 
     def _copy(
@@ -253,7 +244,7 @@ class _Tilings:
             return self._filter_copy(v, is_write)
         t = self.tile
         axes = [(t["n"], v.channel), (t["g"], v.group), (t["q"], v.column), (t["p"], v.row)]
-        steps = {"g": v.group, "b": v.image, "p": v.row, "n": v.channel}
+        steps = {"g": v.group, "b": v.image, "p": v.row, "q": v.column, "n": v.channel}
         return self._copy(axes, v.item, steps, is_write)
 
     def _filter_copy(self, v: Filter, is_write: bool = False) -> Copy:
@@ -264,7 +255,14 @@ class _Tilings:
         if self.nest.kind == "product" and v.input != v.item and v.output == v.item:
             return self._copy([(outputs, v.output), (inputs, v.input)], v.item, steps)
         axes = [(inputs, v.input), (kw, v.column), (kh, v.row), (outputs, v.output), (t["g"], v.group)]
-        return self._copy(axes, v.item, steps, is_write)
+        return self._turned(self._copy(axes, v.item, steps, is_write))
+
+    def _turned(self, copy: Copy) -> Copy:
+        return replace(copy, together=np.minimum(copy.together * self._turns, 1.0))
+
+    @cached_property
+    def _turns(self) -> Array:
+        return turns_among(self.nest, self.machine, self.shared, self.cores, self.tile["k"], self.count["k"])
 
     def _cycles_of(self, copy: Copy) -> Array:
         """One copy with DRAM divided among the cores that work."""

@@ -42,7 +42,7 @@ class Finish:
             ]
         values = [places["sums"], places["left"], places["right"], *map(s.value, fields), *drain]
         formats = (self.plan.sums, nest.left, nest.left)
-        s.tensor(ROWS[kind], values, formats, flags, is_async=self.plan.is_apart)
+        s.tensor(ROWS[kind], values, formats, flags, is_async=self.plan.is_async)
 
     def _drain(self, extras: Mapping[int, Value], is_last: bool) -> tuple[list[str], list[Value]]:
         nothing = self.s.builder.constant(ANY, 0)
@@ -59,21 +59,42 @@ class Finish:
         self, regions: Regions, at: Point, sums: Value, extras: Mapping[int, Value],
         results: Sequence[Value],
     ) -> None:  # fmt: skip
-        """From sums to results: narrower numbers, then the epilogue's body."""
-        count, epilogue = regions.result_elements(at), self.plan.epilogue
-        if epilogue is None:
+        """From sums to results: narrower numbers, then the epilogue's body, as many places at a time as the
+        plan says."""
+        s, plan, count = self.s, self.plan, regions.result_elements(at)
+        if plan.epilogue is None:
             self._narrow(results[0], sums, count)
             return
-        tile = sums
+        inputs = [sums, *(self._spread(regions, at, n, extras[n]) for n in plan.read)]
+        rows = plan.chunk_rows
+        if not rows:
+            self._body(inputs, results, count)
+            return
+        places, outputs = regions.places(at)
+        items = [
+            plan.sums.bits // 8,
+            *(0 if plan.is_spread(n) else self.nest.extras[n].item for n in plan.read),
+        ]
+
+        def one(number: Int) -> None:
+            first = s.mul(number, rows)
+            mine, skip = s.mul(s.min(s.sub(places, first), rows), outputs), s.mul(first, outputs)
+            here = [s.offset(p, s.mul(skip, item)) for p, item in zip(inputs, items, strict=True)]
+            there = [s.offset(p, s.mul(skip, n)) for p, n in zip(results, plan.result_items, strict=True)]
+            self._body(here, there, mine)
+
+        s.loop(s.ceil_div(places, rows), one, "chunks")
+
+    def _body(self, inputs: Sequence[Value], results: Sequence[Value], count: Int) -> None:
+        tile, *others = inputs
         if self.plan.is_narrowed:
             tile = self.base["narrow"]
-            self._narrow(tile, sums, count)
-        inputs = [tile, *(self._spread(regions, at, n, extras[n]) for n in self.plan.read)]
+            self._narrow(tile, inputs[0], count)
         scratch = self.base["scratch"]
         if self.s.is_ahead:
             return
         assert self.plan.body is not None
-        self.plan.body.emit(self.s.builder, inputs, results, count, scratch, self.plan.elements["out"])
+        self.plan.body.emit(self.s.builder, [tile, *others], results, count, scratch, self.plan.chunk)
 
     def _narrow(self, to: Value, of: Value, count: Int) -> None:
         """Floats are rounded; integers keep their low bytes, as sums of integers wrap."""
@@ -90,7 +111,9 @@ class Finish:
             return place
         s, item = self.s, self.nest.extras[number].item
         to = self.base[f"spread{number}"]
-        rows, columns = regions.span(at, "p")[1], regions.span(at, "q")[1]
-        row = s.product([regions.span(at, "g")[1], regions.span(at, "n")[1], item])
-        s.tensor("COPY2", [to, place, s.value(row), s.value(row), s.value(0), s.value(s.mul(rows, columns))])
+        places, outputs = regions.places(at)
+        row = s.mul(outputs, item)
+        if self.plan.chunk_rows:
+            places = s.min(places, self.plan.chunk_rows)
+        s.tensor("COPY2", [to, place, s.value(row), s.value(row), s.value(0), s.value(places)])
         return to

@@ -57,7 +57,7 @@ class Kernel(Prefetching):
             return
         self.base = {name: builder.address(self._buffer(name)) for name in rooms}
         self.starts, self.trips = self._division()
-        self.regions = Regions(self.s, plan, self.starts)
+        self.regions = Regions(self.s, plan, self.starts, self._first_turn())
         self.finish = Finish(self.s, plan, self.base)
 
     def _buffer(self, name: str) -> Buffer:
@@ -104,6 +104,16 @@ class Kernel(Prefetching):
             found[dim] = s.select(idle, 0, found[dim])
         return starts, found
 
+    def _first_turn(self) -> Int:
+        """The tile along k that this core begins with."""
+        turns = self.plan.turns
+        if turns is None:
+            return 0
+        number: Int = self.builder.special("taskId")
+        if turns.each == "cluster":
+            number = self.s.div(number, self.plan.machine.cores_per_cluster)
+        return self.s.rem(self.s.mul(number, turns.step), self.count["k"])
+
     def _where(self, at: Point, name: str, body: Callable[[], None]) -> None:
         """The body where the tile exists. Cores that share go all steps, some of them beyond their part."""
         s, m, is_there = self.s, self.mapping, cast(Int, 1)
@@ -137,19 +147,24 @@ class Kernel(Prefetching):
         behind = early + lead + (1 if plan.is_apart else 0)
         store = Stage("store", behind + (1 if lead else 0), self._at_result(self._store))
         compute = Stage("compute", early + lead, self._at_result(self._compute))
-        units = [compute]
-        if plan.is_apart:
-            units.append(Stage("finish", behind, self._at_result(self._finish_last)))
+        finish = [Stage("finish", behind, self._at_result(self._finish_last))] if plan.is_apart else []
         if early:
             fill = Stage("fill", 0, self._fill)
             if plan.is_single and not (self.prefetched and self.filled == ("right",)):
                 fill, load = Stage("fill", 0, self._fill_and_load), Stage("take", early, self._takes)
             is_filled = plan.is_single and load.name == "load"
-            walk.emit([load, store, *units] if is_filled else [fill, load, store, *units], between)
-            return
-        # Behind a blocking instruction a copy of what it touches would wait for it: copies stand before it,
-        # where the machine orders nothing by itself, and then the steps are apart.
-        walk.emit([load, store, *units] if plan.waits and lead else [load, compute, store], between)
+            walk.pieces = 1 if self.prefetched else plan.pieces
+            copies = [load, store] if is_filled else [fill, load, store]
+        else:
+            copies = [load, store]
+        # Where the machine orders nothing by itself steps are apart, and the unit begins before copies are
+        # worked out; a blocking instruction stands behind them: copies of what it touches would wait for it.
+        if plan.is_async:
+            walk.emit([compute, *copies, *finish], between)
+        elif plan.waits and lead:
+            walk.emit([*copies, compute], between)
+        else:
+            walk.emit([load, compute, store], between)
 
     def _is_due(self, name: str, at: Point, is_fill: bool) -> Int:
         """Whether a tile is loaded at this point, and was not prefetched."""
@@ -162,17 +177,19 @@ class Kernel(Prefetching):
         return lambda at: self._where(at, "out", partial(body, at))
 
     # loads
-    def _load(self, at: Point) -> None:
-        self._directs(at)
-        self._takes(at)
+    def _load(self, at: Point, piece: int = 0, pieces: int = 1) -> None:
+        if piece == pieces - 1:
+            self._directs(at)
+        self._takes(at, piece, pieces)
 
-    def _fill_and_load(self, at: Point) -> None:
+    def _fill_and_load(self, at: Point, piece: int = 0, pieces: int = 1) -> None:
         """All copies from DRAM."""
-        self._fill(at)
-        self._directs(at)
+        self._fill(at, piece, pieces)
+        if piece == pieces - 1:
+            self._directs(at)
 
-    def _takes(self, at: Point) -> None:
-        self._operands(at, self.shared, self._take)
+    def _takes(self, at: Point, piece: int = 0, pieces: int = 1) -> None:
+        self._operands(at, self.shared, partial(self._take, piece=piece, pieces=pieces))
 
     def _operands(self, at: Point, names: Sequence[str], get: Callable[[str, Point], None]) -> None:
         for name in names:
@@ -198,10 +215,11 @@ class Kernel(Prefetching):
         return self.s.offset(self.base[name], self.s.mul(slot, room.tile))
 
     # operands that several cores load together
-    def _fill(self, at: Point) -> None:
+    def _fill(self, at: Point, piece: int = 0, pieces: int = 1) -> None:
         """This core's parts of tiles, from DRAM into SRAM."""
         for name in self.filled:
-            there = partial(self._where, at, name, partial(self._fill_part, name, at))
+            part = partial(self._fill_part, name, at, piece=piece, pieces=pieces)
+            there = partial(self._where, at, name, part)
             self.s.when(self._is_due(name, at, True), there, "fill")
 
     def _tile(self, name: str, at: Point) -> Tile:

@@ -25,12 +25,22 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
 )
 from trilobite.compiler.targets.dlp.contraction.near import is_near, is_read_there
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
-from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, Sharing, sharing_of
+from trilobite.compiler.targets.dlp.contraction.sharing import (
+    OPERANDS,
+    Sharing,
+    Turns,
+    launched_clusters,
+    pieces_of,
+    sharing_of,
+    turns_of,
+)
 from trilobite.compiler.targets.dlp.interfaces import Epilogue, VectorBody
 from trilobite.processor.isa.formats import I32, Format
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
 
+CHUNK = 1 << 11  # elements that vector instructions finish at a time, where they keep much beside them
+HEAVY = 6  # bytes beside an element
 VECTOR_SHARE = 16  # a bias stays on chip whole while it takes no more than this part of NRAM
 
 
@@ -130,10 +140,37 @@ class Plan:
         whole = not self.split and nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
         return nest.out if whole else nest.accumulate
 
+    @cached_property
+    def chunk_rows(self) -> int:
+        """Places of a tile that vector instructions finish at a time, so that what they keep beside it stays
+        small; 0 where they take the tile at once. Where hardware orders ranges the unit would wait for
+        control, which waits for a queue full of them."""
+        if self.body is None or self.nest.kind == "weight_grad" or not self.waits:
+            return 0
+        spread = sum(self.nest.extras[n].item for n in self.read if self.is_spread(n))
+        rows = CHUNK // self._outputs
+        is_heavy = spread + self.body.scratch_bytes(CHUNK) / CHUNK >= HEAVY
+        return rows if is_heavy and 0 < rows * self._outputs < self.elements["out"] else 0
+
+    @property
+    def chunk(self) -> int:
+        """Elements that vector instructions finish at a time."""
+        return self.chunk_rows * self._outputs or self.elements["out"]
+
+    @property
+    def _outputs(self) -> int:
+        """Elements of one place of a tile."""
+        return min(self.mapping.tile("n"), self.nest.extents["n"]) * self.mapping.tile("g")
+
     @property
     def is_direct(self) -> bool:
         """What the unit writes is stored as it is."""
         return not self.has_body and (self.drain is not None or self.sums is self.nest.out)
+
+    @property
+    def is_async(self) -> bool:
+        """Does only the end of a step wait for the matrix instruction?"""
+        return self.is_apart or (self.waits and self.mapping.lead > 0 and self.is_direct)
 
     @property
     def is_narrowed(self) -> bool:
@@ -209,7 +246,7 @@ class Plan:
             )
             found.append(Room(f"parts_{name}", "sram", tile * kinds, 1 if self.is_single else 2))
         if self.has_body and self.is_narrowed:
-            found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(e["out"])), 1))
+            found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(self.chunk)), 1))
         if not self.is_direct:
             for number, item in enumerate(self.result_items):
                 found.append(Room(f"result{number}", "nram", aligned(item * e["out"]), r["results"].slots))
@@ -219,6 +256,22 @@ class Plan:
 
     def sharing(self, name: str) -> Sharing:
         return sharing_of(self.nest, self.mapping, name)
+
+    @cached_property
+    def pieces(self) -> int:
+        """In how many pieces the first shared tiles come, so that cores take one while the next is loaded."""
+        m, rooms = self.machine, {name: self.rooms[f"parts_{name}"].tile for name in self.filled}
+        bus = max(1, min(m.sram.bus_bytes_per_cycle, m.sram.bytes_per_cycle))
+        each = launched_clusters(m) / m.dram_bytes_per_cycle
+        load = {name: tile * each / self.sharing(name).homes for name, tile in rooms.items()}
+        inner = next((d for d in reversed(self.mapping.order) if self.count[d] > 1), "")
+        again = [name for name in self.filled if inner and inner not in self.residences[name].zero]
+        second = sum(load[name] for name in again)
+        return int(pieces_of(sum(load.values()), sum(rooms.values()) / bus, second))
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        return turns_of(self.nest, self.mapping, self.machine) if self.count["k"] > 1 else None
 
     @cached_property
     def is_quiet(self) -> bool:
@@ -276,16 +329,15 @@ class Plan:
     def _epilogue_rooms(self) -> list[Room]:
         assert self.epilogue is not None
         found = []
-        outputs = min(self.mapping.tile("n"), self.nest.extents["n"]) * self.mapping.tile("g")
         for number, tensor in enumerate(self.epilogue.operands):
             slots, item = self.residences[f"extra{number}"].slots, tensor.dtype.itemsize
             is_short = self.is_spread(number) or (number not in self.read)
-            count = outputs if is_short else self.elements["out"]
+            count = self._outputs if is_short else self.elements["out"]
             found.append(Room(f"extra{number}", "nram", aligned(item * count), slots))
             if self.is_spread(number) and number in self.read and self.has_body:
-                found.append(Room(f"spread{number}", "nram", aligned(item * self.elements["out"]), 1))
+                found.append(Room(f"spread{number}", "nram", aligned(item * self.chunk), 1))
         if self.body is not None:
-            need = self.body.scratch_bytes(self.elements["out"])
+            need = self.body.scratch_bytes(self.chunk)
             found.append(Room("scratch", "nram", aligned(max(need, 1)), 1))
         return found
 

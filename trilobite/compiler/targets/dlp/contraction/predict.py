@@ -17,11 +17,17 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.targets.dlp.contraction.behind import Beside, Extra, Shape
-from trilobite.compiler.targets.dlp.contraction.figures import Figures, ceil_div, figures_of, together
+from trilobite.compiler.targets.dlp.contraction.figures import Figures, ceil_div, figures_of
 from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping, residence, trips
 from trilobite.compiler.targets.dlp.contraction.near import is_near
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
-from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, sharing_of
+from trilobite.compiler.targets.dlp.contraction.sharing import (
+    OPERANDS,
+    first_cycles,
+    pieces_of,
+    sharing_of,
+    together,
+)
 from trilobite.processor.lang.scratchpad import room_of
 from trilobite.processor.machine import Machine
 
@@ -146,10 +152,10 @@ class Prediction:
         for extra in self.shape.extras:
             nram = nram + self._extra_bytes(extra, again)
         if self.shape.extras and self.nest.out is not self.nest.accumulate:
-            nram = nram + np.where(again, _aligned(out * self.nest.out.bits // 8), 0)
+            nram = nram + np.where(again, _aligned(self.f.chunk * self.nest.out.bits // 8), 0)
         wram = right * _aligned(self.f.elements["right"] * item)
         for chosen, behind in ((~split, self.shape.behind), (split, self.shape.behind_parts)):
-            nram = nram + np.where(chosen, _aligned(_aligned(out) * behind.scratch), 0)
+            nram = nram + np.where(chosen, _aligned(_aligned(self.f.chunk) * behind.scratch), 0)
         return nram, wram
 
     def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
@@ -159,7 +165,8 @@ class Prediction:
         outputs = self.nest.extents["n"] * self.nest.extents["g"] * item
         whole = _aligned(self.f.elements["out"] * item)
         if extra.is_vector:
-            return np.where(has_body & extra.is_read, whole, 0) + outputs + 64 * 16
+            spread = _aligned(self.f.chunk * item)
+            return np.where(has_body & extra.is_read, spread, 0) + outputs + 64 * 16
         return whole * (1 if extra.is_scalar else self.walking.lead + 2)
 
     @cached_property
@@ -187,7 +194,10 @@ class Prediction:
         last = self._step(nothing, nothing, unit, nothing) + self.f.vector
         first = left + np.maximum(first - beside.dram, 0)
         end = self._ends(store) + self.f.given_store if self._stores_far else self.f.given_store
-        return self._first(first, gl + gr) + (self.f.steps - 1) * each + last + end
+        second = self._second(
+            (np.where(gl > 0, left, 0), zero_left), (np.where(gr > 0, right, 0), zero_right)
+        )
+        return self._first(first, gl + gr, second) + (self.f.steps - 1) * each + last + end
 
     @cached_property
     def score(self) -> Array:
@@ -223,9 +233,24 @@ class Prediction:
     def _stores_far(self) -> bool:
         return bool((self.f.store > 0).any())
 
-    def _first(self, load: Array, given: Array) -> Array:
-        """Until the unit begins: a step's scalar work, the first loads, and what the cluster shares."""
+    def _second(self, left: tuple[Array, dict[str, Array]], right: tuple[Array, dict[str, Array]]) -> Array:
+        """Cycles of DRAM for shared tiles of the second step; each operand with its zero dims."""
+        found, still = np.zeros(self.size), np.ones(self.size, bool)
+        for dim in reversed(self.walking.order):
+            inner = still & (self.f.count[dim] > 1)
+            for load, zero in (left, right):
+                found = found + np.where(inner & ~zero[dim], load, 0)
+            still = still & ~inner
+        return found
+
+    def _first(self, load: Array, given: Array, second: Array) -> Array:
+        """Until the unit begins: a step's scalar work, the first loads, and what the cluster shares; shared
+        tiles of the second step are loaded before, too."""
         begin = (self.f.scalar if self.waits else BEFORE) + np.where(load > 0, self._ends(load), 0)
+        if not self.shape.beside.dram:
+            shared = np.where(self.f.meets, load, 0.0)
+            pieces = pieces_of(shared, given, second)
+            given = first_cycles(shared, given, second, pieces) - shared
         return begin + np.where(self.f.meets, self._at_least(given) + MEETING, given)
 
     def _ends(self, moved: Array) -> Array:

@@ -42,10 +42,11 @@ class ImageTile:
 
 
 class Regions:
-    """`starts`: the first element of each dim that belongs to this core."""
+    """`starts`: the first element of each dim that belongs to this core; `turn`: the tile along k that it
+    begins with."""
 
-    def __init__(self, s: Scalars, plan: Plan, starts: Mapping[str, Int]) -> None:
-        self.s, self.plan, self.nest, self.starts = s, plan, plan.nest, starts
+    def __init__(self, s: Scalars, plan: Plan, starts: Mapping[str, Int], turn: Int = 0) -> None:
+        self.s, self.plan, self.nest, self.starts, self.turn = s, plan, plan.nest, starts, turn
         image, weights, e = self.nest.image, self.nest.filter, self.nest.extents
         is_product = self.nest.kind == "product"
         self.ta = is_product and image.channel != image.item and image.row == image.item and e["k"] > 1
@@ -56,8 +57,17 @@ class Regions:
         s, tile, extent = self.s, self.plan.mapping.tile(dim), self.nest.extents[dim]
         if tile >= extent:
             return 0, extent
-        first = s.add(self.starts[dim], s.mul(at.index[dim], tile))
+        first = s.add(self.starts[dim], s.mul(self._number(at, dim), tile))
         return first, tile if extent % tile == 0 else s.min(s.sub(extent, first), tile)
+
+    def _number(self, at: Point, dim: str) -> Int:
+        """Of the tile; along k tiles go around."""
+        number = at.index[dim]
+        if dim != "k" or self.turn == 0:
+            return number
+        s, count = self.s, self.plan.count["k"]
+        number = s.add(number, self.turn)
+        return s.sub(number, s.mul(s.compare("ge", number, count), count))
 
     # images
     def image(self, at: Point) -> ImageTile:
@@ -190,6 +200,11 @@ class Regions:
             sizes = [self.span(at, "p")[1], self.span(at, "q")[1]]
         frame = [tile.rows.before, tile.rows.after, tile.columns.before, tile.columns.after]
         return [*sizes, inputs, kh, kw, outputs, *w.stride, *w.dilation, *frame, groups]
+
+    def places(self, at: Point) -> tuple[Int, Int]:
+        """Places of the tile of the result, and elements of each."""
+        p, q, g, n = (self.span(at, d)[1] for d in "pqgn")
+        return self.s.mul(p, q), self.s.mul(g, n)
 
     def result_elements(self, at: Point) -> Int:
         """Of the tile of the result."""

@@ -103,7 +103,7 @@ def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
         return Behind()
     spread = sum(nest.extras[n].item for n in read if is_vector(nest.extras[n]))
     scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
-    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch)
+    return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch, spread)
 
 
 def search(

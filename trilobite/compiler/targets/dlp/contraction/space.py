@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.compiler.targets.dlp.contraction.behind import Shape
-from trilobite.compiler.targets.dlp.contraction.figures import Figures, Together, figures_of, together
+from trilobite.compiler.targets.dlp.contraction.figures import Figures, figures_of
 from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.predict import Walking
@@ -25,31 +25,37 @@ from trilobite.compiler.targets.dlp.contraction.sharing import (
     OPERANDS,
     Members,
     Sharing,
+    Together,
     is_shareable,
+    is_whole,
+    together,
 )
 from trilobite.processor.machine import Machine
 
 MOST_TILES = 10  # sizes of tiles that are looked at along a dim
 NARROW = 16  # outputs that a narrow tile has at least
+UNEVEN = 8  # rows of a core, from which on it costs little if some have one less
 FINE_TILES = 6  # and below the granule, where scratchpads are tiny
 
 
 def is_legal(nest: Nest, m: Mapping, machine: Machine) -> bool:
     """Several groups at once only whole; whole images where a window may lie in the frame."""
-    whole = m.tile("n") >= nest.extents["n"] and m.tile("k") >= nest.extents["k"]
-    if m.tile("g") > 1 and not whole:
+    if m.tile("g") > 1 and not _is_group_whole(nest, m):
         return False
     if (m.shared or m.across) and not is_shareable(nest, m, machine):
         return False
     return not nest.whole_images or (m.tile("p") >= nest.extents["p"] and m.tile("q") >= nest.extents["q"])
 
 
+def _is_group_whole(nest: Nest, m: Mapping) -> bool:
+    return m.tile("n") >= nest.extents["n"] and m.tile("k") >= nest.extents["k"]
+
+
 def divided_dims(nest: Nest) -> tuple[str, ...]:
     """Dims that cores may share out: those of the result, as far as they have more than one place."""
     whole = nest.whole_images
     return tuple(
-        d for d in ("g", "b", "p", "n", "k")
-        if d not in nest.reduced and nest.extents[d] > 1 and not (whole and d == "p")
+        d for d in DIMS if d not in nest.reduced and nest.extents[d] > 1 and not (whole and d in "pq")
     )  # fmt: skip
 
 
@@ -100,8 +106,13 @@ def _shared(nest: Nest, machine: Machine, a: tuple[int, ...], b: tuple[int, ...]
 
 
 def _useful(nest: Nest, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """No dim in more parts than it has places."""
-    return all(x * y <= nest.extents[d] for d, x, y in zip(DIMS, a, b, strict=True))
+    """No dim in more parts than it has places; columns only of windows whose rows would not come out even."""
+    parts = {d: x * y for d, x, y in zip(DIMS, a, b, strict=True)}
+    if any(n > nest.extents[d] for d, n in parts.items()):
+        return False
+    rows, both = nest.extents["p"], parts["p"] * parts["q"]
+    is_uneven = rows % both != 0 and rows < UNEVEN * both and nest.extents["q"] % parts["q"] == 0
+    return parts["q"] == 1 or (is_uneven and nest.window.taps > 1)
 
 
 def _factorised(total: int, dims: tuple[str, ...]) -> list[tuple[int, ...]]:
@@ -201,7 +212,7 @@ class Space:
             parts = [x * y for x, y in zip(division.clusters, division.cores, strict=True)]
             for fine in (False, True) if self._tiny else (False,):
                 lists = [self._sizes(d, n, fine) for d, n in zip(DIMS, parts, strict=True)]
-                found += [(*tiles, number) for tiles in product(*lists) if self._whole(tiles)]
+                found += [(*tiles, number) for tiles in product(*lists) if self._is_legal(tiles, division)]
         return list(dict.fromkeys(found))
 
     @property
@@ -211,9 +222,12 @@ class Space:
         need = g["n"] * g["k"] * self.nest.window.taps * self.nest.image.item
         return 2 * need > core.wram.bytes or core.nram.kib < 64
 
-    def _whole(self, tiles: tuple[int, ...]) -> bool:
-        g, n, k = (tiles[DIMS.index(d)] for d in "gnk")
-        return g == 1 or (n >= self.nest.extents["n"] and k >= self.nest.extents["k"])
+    def _is_legal(self, tiles: tuple[int, ...], division: Division) -> bool:
+        """What `is_legal` asks of tiles, so that what is found may be kept; divisions are asked the rest."""
+        nest, mapping = self.nest, Mapping(tiles, shared=division.shared)
+        if tiles[DIMS.index("g")] > 1 and not _is_group_whole(nest, mapping):
+            return False
+        return nest.image.home is None or "left" not in division.shared or is_whole(nest, mapping)
 
     def orders(self) -> list[tuple[str, ...]]:
         """g outermost; then places, outputs and inputs in any order. Groups of one tile change nothing."""
@@ -245,8 +259,7 @@ class Space:
             )
             for d in self.divisions
         ]  # fmt: skip
-        each = together(self.machine, made)
-        return Together(each.parts[which], each.homes[which], each.kinds[which], each.links[which])
+        return together(self.machine, made).take(which)
 
     def walks(self, lead: int) -> Iterator[Walking]:
         """Orders and levels; each goes with every tiling."""

@@ -56,7 +56,10 @@ class SharedLoads:
     def _place(self, name: str, at: Point) -> Value:
         raise NotImplementedError
 
-    def _fill_part(self, name: str, at: Point, share: tuple[int, int] = (0, WHOLE)) -> None:
+    def _fill_part(
+        self, name: str, at: Point, share: tuple[int, int] = (0, WHOLE), piece: int = 0, pieces: int = 1
+    ) -> None:
+        """This core's part of a tile into SRAM; or a share of it, or one of several pieces."""
         s, tile, made = self.s, self._tile(name, at), self.plan.sharing(name)
         mine: Int = 0
         if made.within:
@@ -64,7 +67,7 @@ class SharedLoads:
         if made.across:
             mine = s.add(mine, s.mul(self._weighted(0, made.clusters.weights(True)), made.sharers))
         first, count, step, axes = self._part(tile, made.parts, mine)
-        begin, count = self._shared_rows(count, share)
+        begin, count = self._shared_rows(count, share) if pieces == 1 else self._piece(count, piece, pieces)
         first = s.add(first, begin)
         to = s.offset(self._parts(name, at), s.mul(first, step))
         outer = axes[-1]
@@ -72,6 +75,12 @@ class SharedLoads:
         some = [*axes[:-1], Axis(count, outer.to, outer.of)]
         copy = partial(copy_tile, s, to, source, some, tile.item)
         s.when(s.compare("gt", count, 0), copy, "part")
+
+    def _piece(self, count: Int, piece: int, pieces: int) -> tuple[Int, Int]:
+        """Of so many rows the first of a piece, and how many it has."""
+        each = self.s.ceil_div(count, pieces)
+        begin = self.s.mul(each, piece)
+        return begin, self.s.min(self.s.sub(count, begin), each)
 
     def _shared_rows(self, count: Int, share: tuple[int, int]) -> tuple[Int, Int]:
         """Of so many rows the first of a share of them, and how many there are."""
@@ -100,6 +109,8 @@ class SharedLoads:
         s, made, tile = self.s, self.plan.sharing(name), self._tile(name, at)
         near, turn = self._place(name, at), self._weighted(1, made.cores.weights(True)) if made.within else 0
         if name not in self.plan.filled:
+            if piece:  # it is there already, and given out with the first piece of what is not
+                return
             assert tile.view is not None
             far, give = s.offset(tile.pointer, tile.first), partial(self._given, made)
             if is_run(self.plan.nest):
@@ -110,8 +121,8 @@ class SharedLoads:
         own = self._parts(name, at)
         for number, home in self._homes(made):
             first, count, step, _ = self._part(tile, made.parts, s.add(turn, s.mul(number, made.sharers)))
-            each = s.ceil_div(count, pieces)
-            first, count = s.add(first, s.mul(each, piece)), s.min(s.sub(count, s.mul(each, piece)), each)
+            begin, count = self._piece(count, piece, pieces)
+            first = s.add(first, begin)
             skip, source = s.mul(first, step), own
             if made.across:
                 source = s.offset(source, s.mul(s.add(home, 1), 1 << CLUSTER_SHIFT))

@@ -54,7 +54,7 @@ def copy_cost(
     engine = machine.core.io_dma
     own = pieces * -(-piece // engine.bytes_per_cycle)
     moved = pieces * _granules(machine, piece, stride, pieces, is_write)
-    spread = _channels(machine, piece, stride)
+    spread = channels_of(machine, piece, stride)
     return Copy(own, moved, spread, _together(machine, spread, shifts))
 
 
@@ -81,8 +81,9 @@ def _granules(machine: Machine, piece: Array, stride: Array, pieces: Array, is_w
     return np.asarray(np.where(single, -(-piece // granule) * granule if not is_write else touched, touched))
 
 
-def _channels(machine: Machine, piece: Array, stride: Array) -> Array:
-    """A stride of whole turns of the channels stays in those that one piece spans."""
+def channels_of(machine: Machine, piece: Array, stride: Array) -> Array:
+    """The part of the channels that pieces with this stride lie in: a stride of whole turns stays in those
+    that one piece spans."""
     dram = machine.dram
     spanned = np.minimum(-(-piece // dram.burst_bytes), dram.channels)
     whole = (stride > 0) & (stride % dram.burst_bytes == 0)

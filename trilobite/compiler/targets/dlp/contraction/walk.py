@@ -12,7 +12,7 @@ last instruction, and before the last store, which does not wait for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -51,18 +51,27 @@ class Point:
 
 @dataclass(frozen=True)
 class Stage:
-    """`delay` steps behind the first stage."""
+    """`delay` steps behind the first stage. The body of a stage that shares, `fill`, `load` and `take`, also
+    does one of several pieces: their numbers follow the point."""
 
     name: str
     delay: int
-    body: Callable[[Point], None]
+    body: Callable[..., None]
 
 
 ORIGIN = Point({}, {})
 
 
-def _nothing() -> None:
-    """At steps that give nothing."""
+def _all(bodies: Sequence[Callable[[], None]]) -> None:
+    for body in bodies:
+        body()
+
+
+def _with(stages: Sequence[Stage], more: Sequence[Stage]) -> list[Stage]:
+    """A step's stages and copies for later routines: those stand behind its own, and before vector
+    instructions, which wait for the unit."""
+    at = next((i for i, stage in enumerate(stages) if stage.name == "finish"), len(stages))
+    return [*stages[:at], *more, *stages[at:]]
 
 
 class _Place:
@@ -88,6 +97,7 @@ class Walk:
         self.begin, self.all = begin, NEAR if is_still else ()
         self.near, self.is_near_first = list[Callable[[int, int], None]](), False
         self.is_far = False  # do results go to DRAM?
+        self.pieces = 1  # in which the first shared tiles come: cores take one while the next is loaded
         self.most, self.is_quiet = dict(most or {}), is_quiet
         self.s, self.order, self.trips, self.waits, self.meets = s, list(order), trips, waits, meets
         self.residences = residences
@@ -113,7 +123,10 @@ class Walk:
         self._begin()
         apart = 1 if between is not None and last else 0  # the last step, which only stores
         turns = s.select(s.compare("gt", steps, 0), s.add(steps, last - apart), 0)
-        s.loop(turns, lambda t: self._step(stages, places, t, steps), "steps")
+        first = 2 if self.pieces > 1 and isinstance(turns, int) and turns else 0  # steps of the first tiles
+        for t in range(first):
+            self._step(self._in_pieces(stages, t), places, t, steps)
+        s.loop(s.sub(turns, first), lambda t: self._step(stages, places, s.add(t, first), steps), "steps")
         if between is not None:  # a core without tiles, or a walk without steps apart, has not come to it
             s.when(s.compare("eq", steps, 0) if apart else 1, lambda: between.body(ORIGIN), "idle")
         if apart:
@@ -138,30 +151,54 @@ class Walk:
         s, last, points = self.s, max(stage.delay for stage in stages), self._points()
         count, delay = len(points), next(stage.delay for stage in stages if stage.name == "compute")
         # Where DRAM takes results of two places in turn, a place is written again once its store is done.
-        unit = stages[-1].name if self.is_far and not self.is_quiet and count > 2 else "compute"
-        at_last = count - 1 + next(stage.delay for stage in stages if stage.name == unit)
+        ends = [stage.delay for stage in stages if stage.name == "finish"]
+        at_last = count - 1 + (ends[0] if ends and self.is_far and not self.is_quiet and count > 2 else delay)
         early = (delay if self.is_quiet else at_last) if self.between is not None else -1
         pieces = count + last - 1 - delay  # of what is given for other routines, one a step
         for t in range(count + last):
-            here = [stage for stage in stages if 0 <= t - stage.delay < count]
+            here = [x for x in self._in_pieces(stages, t) if 0 <= t - x.delay < count]
             for stage in here:
                 s.ahead(partial(stage.body, points[t - stage.delay]))
-            give = partial(self._give, t - delay, pieces) if 0 <= t - delay < pieces else _nothing
+            give = [self._giving(t - delay, pieces)] if 0 <= t - delay < pieces else []
             queues = NEAR if -1 < early < t else self.all  # what comes for other routines is not waited for
             s.builder.sync(*queues)
             if any(stage.name != "store" for stage in here):
                 self._meet()
-            for stage in here:
-                if self.is_near_first and stage.name == "compute":
-                    give()
-                beside = self.between if t == early and stage.name == unit else None
-                for part in self._beside(stage, beside):
-                    truth = 1 if part is self.between else s.compare("gt", steps, t - stage.delay)
-                    s.when(truth, partial(part.body, points[t - stage.delay]), part.name)
-            if not (self.is_near_first and any(stage.name == "compute" for stage in here)):
-                give()
+            ahead = self.between if t == early else None
+            for stage in _with(here, [ahead, *give] if ahead else give):
+                is_here = stage in here
+                truth = s.compare("gt", steps, t - stage.delay) if is_here else 1
+                at = points[t - stage.delay] if is_here else ORIGIN
+                s.when(truth, partial(stage.body, at), stage.name)
             if not t:
                 self._begin()
+
+    def _in_pieces(self, stages: Sequence[Stage], t: int) -> list[Stage]:
+        """The stages of step t where the first shared tiles come in pieces: all but the last one are taken in
+        the step that loads them."""
+        found = {stage.name: stage for stage in stages}
+        take = found.get("take") or found["load"]
+        if self.pieces == 1 or t > 1:
+            return list(stages)
+        if t == 0:
+            changed = replace(found["fill"], body=partial(self._filled, found["fill"], take))
+        else:
+            changed = replace(take, body=partial(take.body, piece=self.pieces - 1, pieces=self.pieces))
+        return [changed if stage.name == changed.name else stage for stage in stages]
+
+    def _filled(self, fill: Stage, take: Stage, at: Point) -> None:
+        """A piece is taken while the next is loaded."""
+        s, pieces = self.s, self.pieces
+        fill.body(at, 0, pieces)
+        for piece in range(1, pieces) if not s.is_ahead else ():
+            bodies = [partial(x.body, at, n, pieces) for x, n in ((fill, piece), (take, piece - 1))]
+            s.ahead(partial(_all, bodies))
+            s.sync(*self.all)
+            self._meet()
+            _all(bodies)
+
+    def _giving(self, piece: int, pieces: int) -> Stage:
+        return Stage("give", 0, lambda _: self._give(piece, pieces))
 
     def _give(self, piece: int, pieces: int) -> None:
         """A piece of what is given for other routines."""
@@ -200,7 +237,10 @@ class Walk:
         """A single tile: the stages one after the other. What cores give each other they do between the first
         stage and the one that computes; nobody waits for the last."""
         point = Point(dict.fromkeys(self.levels, 0), {})
-        ordered = sorted(stages, key=lambda stage: (stage.delay, stage.name == "store"))
+        halves = [
+            stage for t in (0, 1) for stage in self._in_pieces(stages, t) if (stage.delay == 0) == (t == 0)
+        ]
+        ordered = sorted(halves, key=lambda stage: (stage.delay, stage.name == "store"))
         between = self.between
         queues = self.all  # that are waited for: all, until copies for other routines begin
         for number, stage in enumerate(ordered):
@@ -234,13 +274,13 @@ class Walk:
                 s.ahead(partial(stage.body, self._point(places[stage.delay])))
             s.builder.sync(*self.all)
         self._meet()
-        for stage in stages:
-            for part in self._beside(stage, self.between if last and stage.name == "compute" else None):
-                truth = self._exists(part, t, steps, last)
-                if part is self.between:
-                    truth = s.compare("eq", t, s.add(steps, last - 2))
-                place = places[stage.delay]
-                s.when(truth, partial(self._body, part, place), part.name)
+        for stage in _with(stages, [self.between] if self.between and last else []):
+            if stage is self.between:
+                there = s.compare("eq", t, s.add(steps, last - 2))
+                s.when(there, partial(stage.body, ORIGIN), stage.name)
+                continue
+            truth = self._exists(stage, t, steps, last)
+            s.when(truth, partial(self._body, stage, places[stage.delay]), stage.name)
             if self.waits and last == 0:
                 s.builder.sync(*self.all)
         for behind, before in zip(reversed(places[1:]), reversed(places[:-1]), strict=True):

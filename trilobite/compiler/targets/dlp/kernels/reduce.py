@@ -1,7 +1,8 @@
 """Sums, products and extremes over one run of axes: x[outer, length, inner] to out[outer, inner].
 
-Enters: sizes, a format, an operation of the unit's reduction. Leaves: a function of two pointers. What fits
-into NRAM is reduced at once; longer runs in pieces, whose results are reduced again as they come.
+Enters: sizes, a format, an operation of the unit's reduction; x may lie in a narrower format, and is widened
+on chip. Leaves: a function of two pointers. What fits into NRAM is reduced at once; longer runs in pieces,
+whose results are reduced again as they come.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ class Reduction(NamedTuple):
     inner: int
     fmt: Format
     op: str  # sum, max, min, prod
+    given: Format | None = None  # in which x lies, if not in that of the result
+
+    @property
+    def is_widened(self) -> bool:
+        return self.given is not None and self.given is not self.fmt
+
+    @property
+    def given_item(self) -> int:
+        """Bytes of an element where x lies."""
+        return (self.given or self.fmt).bits // 8
 
 
 def neutral(fmt: Format, op: str) -> int | float:
@@ -38,9 +49,9 @@ def write_reduction(
     module: KernelModule, name: str, r: Reduction, machine: Machine, cores: int
 ) -> LoweredGroup:
     item = r.fmt.bits // 8
-    room = (nram_room(machine) - 2048) // item
+    room = (nram_room(machine) - 2048) // (item + (r.given_item if r.is_widened else 0))
     w = Writer(module, name, [GDRAM, GDRAM], machine, cores)
-    is_shared = r.outer < cores and r.inner * item > GRANULE  # columns keep more cores busy than rows
+    is_shared = r.outer < cores and r.inner * r.given_item > GRANULE  # columns keep more cores busy than rows
     if r.length * r.inner + r.inner <= room and not is_shared:
         text = _whole(w, r, room)
     else:
@@ -54,29 +65,39 @@ def _whole(w: Writer, r: Reduction, room: int) -> str:
     item, row = r.fmt.bits // 8, r.length * r.inner
     most = max(1, room // (row + r.inner))
     rows = min(most, -(-r.outer // w.cores))
-    source = w.buffer("x", rows * row * item)
+    source = w.buffer("x", rows * row * r.given_item)
+    wide = w.buffer("wide", rows * row * item) if r.is_widened else source
     result = w.buffer("out", rows * r.inner * item)
     with w.shared_loop(-(-r.outer // rows)) as i:
         first = w.mul(i, rows)
         count = rows if r.outer % rows == 0 else w.least(rows, w.sub(r.outer, first))
-        w.copy(source, w.at(w.params[0], w.mul(first, row * item)), w.mul(count, row * item))
-        w.vector("VREDUCE", r.fmt, result, source, count, r.length, r.inner, flags=(r.op,))
+        size = row * r.given_item
+        w.copy(source, w.at(w.params[0], w.mul(first, size)), w.mul(count, size))
+        _widen(w, r, wide, source, w.mul(count, row))
+        w.vector("VREDUCE", r.fmt, result, wide, count, r.length, r.inner, flags=(r.op,))
         w.copy(w.at(w.params[1], w.mul(first, r.inner * item)), result, w.mul(count, r.inner * item))
     return f"{-(-r.outer // rows)} tiles of {rows} x {r.length} x {r.inner}"
+
+
+def _widen(w: Writer, r: Reduction, wide: Value, source: Value, count: Int) -> None:
+    if r.is_widened:
+        assert r.given is not None
+        w.vector("VCVT", (r.fmt, r.given), wide, count, source, flags=("rn",))
 
 
 def _in_pieces(w: Writer, r: Reduction, room: int) -> str:
     """One outer row, some of the inner elements, a piece of the length at a time."""
     item = r.fmt.bits // 8
     lanes = min(r.inner, max(1, room // (r.length + 2)), room // 3)
-    granule = max(GRANULE // item, 1)
+    granule = max(GRANULE // r.given_item, 1)
     parts = -(-w.cores // r.outer)  # of a row, so that every core has one
     lanes = min(lanes, -(-r.inner // (parts * granule)) * granule)
     if lanes < granule:
         lanes = min(r.inner, granule, room // 3)
     step = min(r.length, room // lanes - 2)
     columns = -(-r.inner // lanes)
-    tile = w.buffer("x", step * lanes * item)
+    tile = w.buffer("x", step * lanes * r.given_item)
+    wide = w.buffer("wide", step * lanes * item) if r.is_widened else tile
     pair = w.buffer("pair", padded(2 * lanes * item))
     with w.shared_loop(r.outer * columns) as number:
         outer, column = w.div(number, columns), w.rem(number, columns)
@@ -86,17 +107,18 @@ def _in_pieces(w: Writer, r: Reduction, room: int) -> str:
         base = w.add(w.mul(outer, r.length * r.inner), first)
         with w.loop(0, r.length, step) as at:
             count = step if r.length % step == 0 else w.least(step, w.sub(r.length, at))
-            source = w.at(w.params[0], w.mul(w.add(base, w.mul(at, r.inner)), item))
-            _reduce_piece(w, r, (tile, pair, source), count, width)
+            source = w.at(w.params[0], w.mul(w.add(base, w.mul(at, r.inner)), r.given_item))
+            _reduce_piece(w, r, (tile, wide, pair, source), count, width)
         w.copy(w.at(w.params[1], w.mul(w.add(w.mul(outer, r.inner), first), item)), pair, w.mul(width, item))
     return f"{r.outer * columns} columns of {lanes}, {step} of {r.length} at a time"
 
 
 def _reduce_piece(
-    w: Writer, r: Reduction, places: tuple[Value, Value, Value], count: Int, width: Int
+    w: Writer, r: Reduction, places: tuple[Value, Value, Value, Value], count: Int, width: Int
 ) -> None:
-    tile, pair, source = places
+    tile, wide, pair, source = places
     item = r.fmt.bits // 8
-    strided_copy(w, tile, source, [Axis(count, width, r.inner), Axis(width, 1, 1)], item)
-    w.vector("VREDUCE", r.fmt, w.at(pair, w.mul(width, item)), tile, 1, count, width, flags=(r.op,))
+    strided_copy(w, tile, source, [Axis(count, width, r.inner), Axis(width, 1, 1)], r.given_item)
+    _widen(w, r, wide, tile, w.mul(count, width))
+    w.vector("VREDUCE", r.fmt, w.at(pair, w.mul(width, item)), wide, 1, count, width, flags=(r.op,))
     w.vector("VREDUCE", r.fmt, pair, pair, 1, 2, width, flags=(r.op,))
