@@ -75,12 +75,14 @@ SIZES = {
     "count": (1, 4),
     "count0": (1, 3),
     "count1": (1, 3),
+    "reach": (-6, 8),
 }
-SIZED = {"MM", "VMM", "MMV", "OP", "VARGMAX", "VARGMIN", "VGATH", "VSCAT"}
+SIZED = {"MM", "MMTOP", "VSOFT", "VMM", "MMV", "OP", "VARGMAX", "VARGMIN", "VGATH", "VSCAT"}
 IN_WRAM = {
     ("MMV", "a"),
     ("VMM", "b"),
     ("MM", "b"),
+    ("MMTOP", "b"),
     ("CONV", "b"),
     ("CONVDX", "b"),
     ("MLOAD", "dst"),
@@ -96,8 +98,25 @@ def random_operands(rng: np.random.Generator, row: Row, formats: tuple[Format, .
     for place, name in enumerate(names):
         low, high = SIZES.get(name, (-1, -1))
         if name in SIZES:
-            values[name] = int(rng.integers(max(low, row.mnemonic in SIZED), high, endpoint=True))
-        elif name in ("dst", "a", "b", "c", "g", "table", "index", "mask", "bias_at", "scale_at"):
+            values[name] = int(
+                rng.integers(
+                    max(low, int(row.mnemonic in SIZED)) if name != "reach" else low, high, endpoint=True
+                )
+            )
+        elif name in (
+            "dst",
+            "a",
+            "b",
+            "c",
+            "g",
+            "table",
+            "index",
+            "mask",
+            "bias_at",
+            "scale_at",
+            "top_at",
+            "total_at",
+        ):
             space = WRAM if (row.mnemonic, name) in IN_WRAM else NRAM
             values[name] = address(space, place * 8192)
         else:

@@ -29,9 +29,9 @@ def test_kernel_equals_meaning_in_every_format(mnemonic: str, rng, operands_for,
                 except IllegalOperands:
                     continue
                 arrays = [values_for(rng, region.fmt, region.shape, edges) for region in reads]
-                (want,), (got,) = row.meaning(o, *arrays), KERNELS[mnemonic](o, *arrays)
-                assert got.dtype == want.dtype and got.shape == want.shape
-                assert got.tobytes() == want.tobytes(), (formats, o.values)
+                for want, got in zip(row.meaning(o, *arrays), KERNELS[mnemonic](o, *arrays), strict=True):
+                    assert got.dtype == want.dtype and got.shape == want.shape
+                    assert got.tobytes() == want.tobytes(), (formats, o.values)
 
 
 @settings(max_examples=60, deadline=None)

@@ -284,10 +284,10 @@ def test_fma_of_16_bits_rounds_once(fmt, rng) -> None:
 
 @pytest.mark.parametrize("fmt", [F16, BF16, F32, F64])
 def test_fma_as_machine_code(fmt, rng) -> None:
+    from tests.processor.routine_calls import routine_call
     from trilobite.processor.isa.encode import Instruction
     from trilobite.processor.isa.row import Operands
     from trilobite.processor.isa.table import MNEMONICS
-    from trilobite.processor.sim.routines.calling import routine_call
 
     count, (row,) = 20000, MNEMONICS["VFMA"]
     raw = rng.integers(0, 1 << 63, (3, count), dtype=np.uint64, endpoint=True)

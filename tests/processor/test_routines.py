@@ -33,7 +33,7 @@ from trilobite.processor.sim.timing.native import replay
 FIRST = 10  # register of the first operand
 MOVES = 3  # places that operands are moved to
 WITHOUT = {"VSORT", "COPYX"}  # have no routine
-SPOTS = frozenset("dst a b g table index mask bias_at scale_at base".split())
+SPOTS = frozenset("dst a b g table index mask bias_at scale_at top_at total_at base".split())
 ROWS = [row for row in TABLE if row.is_tensor and row.mnemonic not in WITHOUT]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,7 +17,9 @@ from trilobite.processor.isa import assemble
 from trilobite.processor.isa.functions import tanh
 from trilobite.processor.lang.verify import MOST_WORDS, _linkage
 from trilobite.processor.machine import load_machine, preset_names
-from trilobite.processor.machine.description import RATE_FORMATS, Machine
+from trilobite.processor.machine.description import RATE_FORMATS, Machine, Noc
+from trilobite.processor.machine.drawing import _noc_lines
+from trilobite.processor.machine.noc import links_of
 from trilobite.processor.sim import typed_python
 from trilobite.processor.sim.timing.arrays import product_cycles
 from trilobite.processor.sim.timing.roofline import gemm_candidates
@@ -187,3 +190,40 @@ def test_numbers_are_converted_only_to_the_other_kind() -> None:
     for wrong in ("s.x = float(s.x)", "s.n = int(s.n)"):
         with pytest.raises(IRError):
             text_of(STATE + f"def f(s: State) -> None:\n    {wrong}\n")
+
+
+@pytest.mark.parametrize(
+    ("noc", "clusters"),
+    [
+        (Noc("mesh", (2, 2), 64, 4), 4), (Noc("mesh", (1, 3), 64, 4), 3), (Noc("mesh", (3, 1), 64, 4), 3),
+        (Noc("mesh", (3, 4), 64, 4), 12), (Noc("torus", (3, 3), 64, 4), 9), (Noc("ring", (), 64, 4), 4),
+        (Noc("links", (), 64, 4, ((0, 1), (0, 3), (1, 2))), 4),
+        (Noc("links", (2, 2), 64, 4, ((0, 2), (3, 0), (1, 3))), 4),
+    ],
+)  # fmt: skip
+def test_a_drawing_of_the_network_shows_each_link_once(noc: Noc, clusters: int) -> None:
+    """Read back: clusters by their places, links between neighbours by their strokes, the others by name."""
+    machine = replace(load_machine("dlp-m"), noc=noc, clusters=clusters)
+    head, *lines = _noc_lines(machine).splitlines()
+    assert head.startswith(f"network: {noc.kind}, 64 B/cycle a link, 4 cycles")
+    far = lines.pop().split()[1:] if lines[-1].startswith("  and ") else []
+    rows, cols = noc.shape or (1, clusters)
+    assert len(lines) == 2 * rows - 1
+    found = {tuple(int(end[1:]) for end in pair.split("-")) for pair in far}
+    at: dict[tuple[int, int], int] = {}
+    for row, line in enumerate(lines[::2]):
+        starts = [m.start() for m in re.finditer(r"\[c\d+\]", line)]
+        names = [int(n) for n in re.findall(r"\[c(\d+)\]", line)]
+        assert names == list(range(row * cols, (row + 1) * cols))
+        found |= {
+            (a, a + 1)
+            for a, joint in zip(names, re.split(r"\[c\d+\]", line)[1:], strict=True)
+            if "--" in joint
+        }
+        at |= {(row, s): n for s, n in zip(starts, names, strict=True)}
+    for row, line in enumerate(lines[1::2]):
+        for m in re.finditer(r"\|", line):
+            above = [n for (r, s), n in at.items() if r == row and s <= m.start() < s + len(f"[c{n}]")]
+            assert len(above) == 1
+            found.add((above[0], above[0] + cols))
+    assert found == {(min(a, b), max(a, b)) for a, b in links_of(noc, clusters)}

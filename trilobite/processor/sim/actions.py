@@ -30,11 +30,11 @@ from trilobite.processor.sim.timing.log_rows import (
 Counted = tuple[TensorRecord, int]
 
 
-def tensor_actions(cores: Sequence[CoreTrace], turn: int) -> Iterator[Counted]:
-    """Tensor records and how often each was met; addresses in DRAM matter modulo `turn`."""
+def tensor_actions(cores: Sequence[CoreTrace], period: int) -> Iterator[Counted]:
+    """Tensor records and how often each was met; addresses in DRAM matter modulo `period`."""
     logs, records = _parts(cores)
     for log in Log.joined(logs):
-        yield from _logged(log, turn)
+        yield from _logged(log, period)
     yield from _listed(records)
 
 
@@ -60,7 +60,7 @@ def _listed(records: list[Record]) -> Iterator[Counted]:
     return ((record, counts[key]) for key, record in tensors.items())
 
 
-def _logged(log: Log, turn: int) -> Iterator[Counted]:
+def _logged(log: Log, period: int) -> Iterator[Counted]:
     for number, chosen in by_kind(log):
         site = log.sites[number]
         if site.queues:
@@ -68,11 +68,11 @@ def _logged(log: Log, turn: int) -> Iterator[Counted]:
         values = log.rows[chosen][:, VALUES : VALUES + site.noted]
         if not site.is_formed:
             sizes, addresses = vector_operands(site, values)
-            yield from _grouped(site, values, np.hstack([sizes, *places_of(turn, addresses)]))
+            yield from _grouped(site, values, np.hstack([sizes, *places_of(period, addresses)]))
             continue
         for form, same in by_form(log, values):
             addresses = form_addresses(site, site.forms[form], values[same])
-            yield from _grouped(site, values[same], np.hstack(places_of(turn, addresses)))
+            yield from _grouped(site, values[same], np.hstack(places_of(period, addresses)))
 
 
 def _grouped(site: Site, values: Array, keys: Array) -> Iterator[Counted]:

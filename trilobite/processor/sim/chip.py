@@ -27,7 +27,6 @@ from trilobite.processor.sim.prepared import prepare
 from trilobite.processor.sim.record import TaskRecord, Trace
 from trilobite.processor.sim.stepped import SteppedCode
 from trilobite.processor.sim.tasks import Group, rounds
-from trilobite.processor.sim.translate import Translation
 
 SLICE = 1 << 16  # instructions before a core without events makes room for the others
 MAX_ARGUMENTS = 32
@@ -37,9 +36,11 @@ MOST_ONE_BY_ONE = (
     1 << 21
 )  # of those that checkers look at one by one, tensor instructions among them: a minute
 MOST_RECORDS = 1 << 22  # of its trace: less than a gigabyte
+PATIENCE = 1 << 9  # instructions interpreted after which is asked anew how a core goes on
+PORTION = 1 << 14  # the same of all instructions
 TRANSLATE_AFTER = 1 << 12  # instructions interpreted before compiling is worth its price
-_STEPPED: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
-_TRANSLATIONS: WeakKeyDictionary[Program, Translation] = WeakKeyDictionary()
+WORDS_QUICKER = 1 << 9  # by how much instructions as words are quicker than interpreted ones
+_CODE: WeakKeyDictionary[Program, SteppedCode] = WeakKeyDictionary()
 BarrierKey = tuple[str, str, int]
 
 
@@ -127,7 +128,7 @@ class Chip:
 
 
 class Launch:
-    """One launch under way. `turns` lets its cores run, each from one inter-core event to the next."""
+    """One launch under way. Its cores run in order, each from one inter-core event to the next."""
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class Launch:
         self.executed = 0
         self.records = 0  # of all traces
         self._sizes: dict[Place, int] = {}
+        self._entry_points: dict[Place, set[int]] = {}  # of the code that a core has
         self.rounds = 0
         self.groups = 0  # begun so far
         self.printed: list[str] = []
@@ -236,21 +238,38 @@ class Launch:
 
     def _run(self, core: Core) -> None:
         """A turn of a core: up to an event that others may see, or a slice."""
-        done = 0
-        if core.observer is not None:
-            core.native = core.observer.native(core)
-        elif self.chip.translate and core.native is None and self.program.ahead:
-            core.native = CoreCode(self._stepped(), self.chip.memory, core.place)
-        elif self.chip.translate and core.native is None:
-            # code that is passed through once is not worth compiling, however long it is
-            patience = min(max(TRANSLATE_AFTER, 2 * len(self.code)), SLICE)
-            if self.program not in _TRANSLATIONS:
-                done = core.run(patience, HANDLERS)
-            if done in (0, patience):
-                core.native = CoreCode(self._translated(), self.chip.memory, core.place)
-        if done == 0 or (core.event is None and done < SLICE):  # an event may be the last turn's
-            done += core.run(SLICE - done, self.handlers)
+        core.event, done = None, 0
+        while done < SLICE and core.event is None:
+            portion = SLICE - done
+            if core.observer is not None:
+                core.native = core.observer.native(core)
+            elif self.chip.translate and self._enter(core):
+                portion = min(portion, PORTION)
+            done += core.run(portion, self.handlers)
         self._close(core, done)
+
+    def _enter(self, core: Core) -> bool:
+        """Gives a core its native code: words at once, which are translated if the program stays long.
+        Whether that may still come.
+        """
+        if self.program not in _CODE:
+            _CODE[self.program] = SteppedCode(self.code, is_eager=self.program.ahead)
+        code = _CODE[self.program]
+        may_come = code.translation is None and not self.program.ahead
+        if may_come and self._is_long(core, code):
+            code.translate()
+            may_come = False
+        if self._entry_points.get(core.place) is not code.entry_points:
+            self._entry_points[core.place] = code.entry_points
+            core.native = CoreCode(code, self.chip.memory, core.place)
+        return may_come
+
+    def _is_long(self, core: Core, code: SteppedCode) -> bool:
+        """Code that is passed through once is not worth compiling, however long it is."""
+        code.interpreted, core.interpreted = code.interpreted + core.interpreted, 0
+        done = core.trace.instructions
+        core.patience = PATIENCE
+        return done >= 2 * len(self.code) and code.interpreted + done // WORDS_QUICKER >= TRANSLATE_AFTER
 
     def _close(self, core: Core, done: int) -> None:
         """What a turn leaves: its count, its records, what it printed."""
@@ -269,18 +288,6 @@ class Launch:
                 f"the trace of the launch grew beyond its limit of {self.trace_limit} records",
                 "look for an endless loop, give a larger trace_limit, or launch it with traced=False",
             )
-
-    def _translated(self) -> Translation:
-        """The machine code of the program, compiled once for all its launches."""
-        if self.program not in _TRANSLATIONS:
-            _TRANSLATIONS[self.program] = Translation(self.code)
-        return _TRANSLATIONS[self.program]
-
-    def _stepped(self) -> SteppedCode:
-        """The same for a program that runs natively from its first instruction."""
-        if self.program not in _STEPPED:
-            _STEPPED[self.program] = SteppedCode(self.code)
-        return _STEPPED[self.program]
 
     def _arrive(
         self,

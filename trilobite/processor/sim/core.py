@@ -8,11 +8,12 @@ row's; loads, stores, atomics and control act on the core and stand in `sim/cont
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trilobite.base.errors import ProcessorFault
 from trilobite.processor.isa.address import split
 from trilobite.processor.isa.disassembler import instruction_text
+from trilobite.processor.isa.formats import I4, Array
 from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import (
     CODE,
@@ -23,23 +24,35 @@ from trilobite.processor.isa.row import (
     Region,
     signed,
 )
-from trilobite.processor.sim.memory import Memory, MemoryFault, Place, store
+from trilobite.processor.sim.memory import Memory, MemoryFault, Place, store, typed
 from trilobite.processor.sim.observer import Observer
-from trilobite.processor.sim.plans import MOST, Plan
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared, tensor_record
 from trilobite.processor.sim.record import SCALAR_CLASSES, CoreTrace, ScalarRecord, SyncRecord, TensorRecord
 
 MASK = (1 << 64) - 1
 Kernel = Callable[..., Any]
 Regions = tuple[Region, ...]
+Records = tuple[TensorRecord | SyncRecord, ...]
+MOST = 1 << 14  # executions that a core remembers; beyond this the operands do not come back
 Handlers = Mapping[str, Callable[["Core", "Prepared"], None]]
+
+
+class Decoded(NamedTuple):
+    """A tensor instruction with the operands that registers give it: everything but its data."""
+
+    operands: Operands
+    reads: Regions
+    writes: Regions
+    targets: list[Array]
+    sources: list[Array]  # none where it must be read anew
+    records: Records
 
 
 class NativeCode(Protocol):
     """What a core asks of translated code."""
 
     @property
-    def doors(self) -> Container[int]: ...
+    def entry_points(self) -> Container[int]: ...
 
     def run(self, core: Core, limit: int) -> int: ...
 
@@ -66,7 +79,8 @@ class Core:
         self.native: NativeCode | None = None  # translated scalar code, once it is worth its price
         self.observer: Observer | None = None
         self._scalar: ScalarRecord | None = None
-        self._plans: dict[int, dict[Any, Plan]] = {}
+        self.interpreted, self.patience = 0, -1  # instructions since somebody looked, and how many may be
+        self._known: dict[Any, Decoded] = {}
 
     def start(
         self,
@@ -84,13 +98,14 @@ class Core:
         self.halted, self.random_block = False, 0
 
     def run(self, limit: int, handlers: Handlers) -> int:
-        """Executes until an event or `limit` instructions; gives the number executed. Whoever calls it has
-        told NumPy to be silent about overflow and the like."""
+        """Executes until an event, `limit` instructions or the end of its patience; gives the number
+        executed. Whoever calls it has told NumPy to be silent about overflow and the like.
+        """
         self.event, done = None, 0
         end = len(self.code)
         interpret = self._interpret if self.observer is None else self._observed
         while done < limit and self.event is None:
-            if self.native is not None and self.pc in self.native.doors:
+            if self.native is not None and self.pc in self.native.entry_points:
                 executed = self.native.run(self, limit - done)
                 self.trace.instructions += executed
                 done += executed
@@ -101,6 +116,8 @@ class Core:
                 break
             interpret(handlers)
             done += 1
+            if self.interpreted == self.patience:  # whoever calls it may know a quicker way
+                break
         return done
 
     def _interpret(self, handlers: Handlers) -> None:
@@ -110,6 +127,7 @@ class Core:
         except (MemoryFault, IllegalOperands) as error:
             raise self.fault(str(error)) from None
         self.trace.instructions += 1
+        self.interpreted += 1
 
     def _observed(self, handlers: Handlers) -> None:
         assert self.observer is not None
@@ -148,68 +166,48 @@ class Core:
         return Operands(values)
 
     def _tensor(self, prepared: Prepared) -> None:
-        if prepared.plain:
-            self._planned(prepared)
-        else:
-            self._shown(prepared)
-
-    def _planned(self, prepared: Prepared) -> None:
-        """With operands that were met before, only the work itself is left."""
-        plans = self._plans.get(self.pc)
-        if plans is None:
-            plans = self._plans[self.pc] = {}
-        key = prepared.key(self.registers)
-        plan = plans.get(key)
-        if plan is None:
-            if len(plans) >= MOST:
-                plans.clear()
-            plan = plans[key] = Plan(self, prepared, self.operands(prepared))
-        if self.observer is not None:  # who is told before anything changes
-            self.observer.tensor(self, prepared, plan.operands, plan.reads, plan.writes)
-        for register, value in zip(prepared.outputs, plan.run(self), strict=True):
-            self.registers[register] = value & MASK
-        if self.traced:
-            self.flush()
-            if not plan.records:
-                plan.records = self._records(prepared, plan.operands)
-            self.trace.tail.extend(plan.records)
-        if self.native is not None and self.kernels:
-            self.native.visited(self.pc, plan.operands)
-
-    def _shown(self, prepared: Prepared) -> None:
-        """The same of an instruction that no plan can hold."""
-        row = prepared.row
-        o = self.operands(prepared)
-        if row.mnemonic == "RV":
+        row, known = prepared.row, self._decoded(prepared)
+        o = known.operands
+        if row.mnemonic == "RV":  # goes on in a stream
             o.values.update(seed=self.special["randomSeed"], counter=self.random_block)
             self.random_block += -(-max(o.n, 0) // 4)
-        assert row.meaning is not None and row.writes is not None
-        reads = tuple(row.reads(o)) if row.reads else ()
-        writes = tuple(row.writes(o))
-        memory, place = self.memory, self.place
-        targets = [memory.view(place, region) for region in writes]  # faults come before any change
-        if self.observer is not None:
-            self._show(prepared, o, reads, writes)
-        arrays = [memory.read(place, region) for region in reads]
+        assert row.meaning is not None
+        if self.observer is not None:  # who is told before anything changes
+            self.observer.tensor(self, prepared, o, known.reads, known.writes)
+        arrays = known.sources or [self.memory.read(self.place, region) for region in known.reads]
         kernel = self.kernels.get(row.mnemonic, row.meaning)
         results = kernel(o, *arrays)
-        for raw, region, values in zip(targets, writes, results, strict=False):
+        for raw, region, values in zip(known.targets, known.writes, results, strict=False):
             store(raw, region, values)
-        for register, value in zip(prepared.outputs, results[len(writes) :], strict=True):
+        for register, value in zip(prepared.outputs, results[len(known.writes) :], strict=True):
             self.registers[register] = int(value) & MASK
         if self.traced:
             self.flush()
-            self.trace.tail.extend(self._records(prepared, o))
+            self.trace.tail.extend(known.records)
         if self.native is not None and self.kernels:
             self.native.visited(self.pc, o)
 
-    def _show(self, prepared: Prepared, o: Operands, reads: Regions, writes: Regions) -> None:
-        assert self.observer is not None
-        for region in reads:
-            self.memory.view(self.place, region)
-        self.observer.tensor(self, prepared, o, reads, writes)
+    def _decoded(self, prepared: Prepared) -> Decoded:
+        """What the operands of an instruction decide; loops come back to the same ones."""
+        key = (self.pc, prepared.key(self.registers))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            row, o = prepared.row, self.operands(prepared)
+            assert row.writes is not None
+            reads, writes = tuple(row.reads(o)) if row.reads else (), tuple(row.writes(o))
+            memory, place = self.memory, self.place
+            targets = [memory.view(place, region) for region in writes]  # faults come before any change
+            raws = [memory.view(place, region) for region in reads]
+            # A copy of scattered bytes or of packed values does not follow the memory.
+            follow = all(x.flags.c_contiguous and r.fmt is not I4 for x, r in zip(raws, reads, strict=True))
+            sources = [typed(x, r) for x, r in zip(raws, reads, strict=True)] if follow else []
+            records = self._records(prepared, o) if self.traced else ()
+            found = self._known[key] = Decoded(o, reads, writes, targets, sources, records)
+        return found
 
-    def _records(self, prepared: Prepared, o: Operands) -> tuple[TensorRecord | SyncRecord, ...]:
+    def _records(self, prepared: Prepared, o: Operands) -> Records:
         made = tensor_record(self.pc, prepared, o)
         if prepared.outputs:  # the register is needed before the next instruction can be decoded
             return made, SyncRecord(self.pc, (made.queue,))

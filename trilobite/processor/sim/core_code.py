@@ -34,7 +34,7 @@ from trilobite.processor.sim.record import SCALAR_CLASSES, ScalarRecord
 from trilobite.processor.sim.site_table import SiteTable
 from trilobite.processor.sim.steps import Shadow, Steps
 
-SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before a door is closed
+SHORT, PATIENCE = 8, 16  # instructions, and calls that end so soon, before an entry point is given up
 AMPLE = 4096  # a limit that no block reaches at once
 
 
@@ -42,7 +42,7 @@ class CoreCode:
     """Translated code with the state of one core: its registers, and where its memories are."""
 
     def __init__(self, translation: SiteTable, memory: Memory, place: Place) -> None:
-        self.translation, self.doors = translation, set(translation.doors)
+        self.translation, self.entry_points = translation, set(translation.entry_points)
         self._short: dict[int, int] = {}
         self.counts = np.zeros(len(SCALAR_CLASSES), np.int64)
         self.state = self._made_state()
@@ -100,7 +100,7 @@ class CoreCode:
         if core.traced:
             self._account(core)
         if executed < SHORT and limit > AMPLE and not self.translation.is_cold(core.pc):
-            self._tire(started)  # it was neither the limit nor code to come that ended it
+            self._count_short(started)  # it was neither the limit nor code to come that ended it
         return executed
 
     def _through(self, core: Core, limit: int) -> int:
@@ -129,11 +129,11 @@ class CoreCode:
         except IllegalOperands:  # the interpreter says what is wrong
             return False
 
-    def _tire(self, door: int) -> None:
-        """A door behind which only a few instructions run is dearer than interpreting them: it is closed."""
-        self._short[door] = self._short.get(door, 0) + 1
-        if self._short[door] >= PATIENCE:
-            self.doors.discard(door)
+    def _count_short(self, place: int) -> None:
+        """Entering for only a few instructions is dearer than interpreting them: it is given up."""
+        self._short[place] = self._short.get(place, 0) + 1
+        if self._short[place] >= PATIENCE:
+            self.entry_points.discard(place)
 
     def _continue(self, record: ScalarRecord | None, started: int) -> None:
         """Goes on with the core's running scalar record."""

@@ -19,9 +19,7 @@ from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, VAL
 from trilobite.processor.sim.control import HANDLERS, after_atomic
 from trilobite.processor.sim.core import MASK, Core, Kernel
 from trilobite.processor.sim.memory import Memory, Place, lazy_bytes
-from trilobite.processor.sim.plans import MOST
 from trilobite.processor.sim.prepared import CLASS_NUMBER, Prepared
-from trilobite.processor.sim.record import SyncRecord, TensorRecord
 from trilobite.processor.sim.tensor_step import MARK_SHIFT
 from trilobite.processor.sim.timing.ranges import bounds
 
@@ -111,7 +109,6 @@ class DryCore(Core):
         super().__init__(place, memory, kernels, traced=True)
         self.dry_memory = memory
         self.shadow = CoreShadow(memory, place)
-        self._noted: dict[object, tuple[TensorRecord | SyncRecord, ...]] = {}
 
     def start(
         self,
@@ -145,30 +142,17 @@ class DryCore(Core):
         for name, register, _ in prepared.fields:
             if self.shadow.taint[register] and name not in VALUE_FIELDS:
                 raise self.refuse(f"the operand {name}")
-        key = (self.pc, prepared.key(self.registers))
-        records = self._noted.get(key)
-        if records is None:
-            if len(self._noted) >= MOST:
-                self._noted.clear()
-            records = self._noted[key] = self._records(prepared, self.operands(prepared))
-            for region in (*_tensor_of(records).reads, *_tensor_of(records).writes):
-                self.memory.view(self.place, region)  # it is a fault to reach outside
-        for region in _tensor_of(records).writes:
+        known = self._decoded(prepared)
+        for region in known.writes:
             self._spoil(region)
         self.shadow.taint[prepared.outputs] = 1
         self.flush()
-        self.trace.tail.extend(records)
+        self.trace.tail.extend(known.records)
 
     def _spoil(self, region: Region) -> None:
         low, high = bounds(region)
         if region.count and high > low:
             self.dry_memory.learn(self.place, low, high - low, is_known=False)
-
-
-def _tensor_of(records: tuple[TensorRecord | SyncRecord, ...]) -> TensorRecord:
-    first = records[0]
-    assert isinstance(first, TensorRecord)
-    return first
 
 
 def _checked(name: str) -> Callable[[Core, Prepared], None]:

@@ -35,7 +35,7 @@ class DryLaunch(Launch):
         limit: int | None,
         trace_limit: int | None = None,
     ) -> None:
-        super().__init__(Chip(machine, memory, {}), program, True, limit, trace_limit)
+        super().__init__(Chip(machine, memory, {}, translate=False), program, True, limit, trace_limit)
         self.memory, self.handlers = memory, DRY_HANDLERS
 
     def _core(self, place: Place) -> Core:

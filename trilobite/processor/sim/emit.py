@@ -1,4 +1,4 @@
-"""LLVM text of scalar instructions: the writing hand of `translate`.
+"""LLVM text of scalar instructions: what `translate` emits.
 
 Enters: decoded scalar instructions. Leaves: lines of LLVM text with the meaning of their rows, bit for bit.
 Arithmetic is that of `routines.vector` on one element; integers stand extended in 64 bits.
@@ -110,12 +110,12 @@ class Writer(Functions):
     def go(self, place: int, entry: Mapping[int, object]) -> None:
         self.line(f"br label %{self._destination(place, entry)}")
 
-    def check_door(self, register: int, place: int, doors: Sequence[int]) -> None:
-        """Leaves before a jump to a register that holds no door."""
+    def check_entry_point(self, register: int, place: int, entry_points: Sequence[int]) -> None:
+        """Leaves before a jump to a register that holds no entry point."""
         target, out, on = self.get(register), self.fresh("x"), self.fresh("y")
         self.line(f"switch i64 {target}, label %{out} [")
-        for door in doors:
-            self.line(f"i64 {door}, label %{on}")
+        for point in entry_points:
+            self.line(f"i64 {point}, label %{on}")
         self.line("]")
         self.label(out)
         self.leave(place)

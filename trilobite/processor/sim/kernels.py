@@ -15,7 +15,7 @@ import numpy as np
 from trilobite.native.jit import INT64, POINTER, NativeModule
 from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import Operands
-from trilobite.processor.isa.rows import matrix
+from trilobite.processor.isa.rows import matrix, softmax
 from trilobite.processor.sim.core import Kernel
 from trilobite.processor.sim.routines.chain import COLUMNS, chain_text
 
@@ -64,6 +64,7 @@ def fast_product(o: Operands, a: Array, b: Array, start: Array | None) -> Array:
 
 KERNELS: dict[str, Kernel] = {
     "MM": partial(matrix.mm, product=fast_product),
+    "MMTOP": partial(softmax.scores, product=fast_product),
     "MMV": partial(matrix.mmv, product=fast_product),
     "VMM": partial(matrix.vmm, product=fast_product),
     "CONV": partial(matrix.conv, product=fast_product),

@@ -22,7 +22,7 @@ from trilobite.processor.sim.record import SCALAR_CLASSES, TensorRecord
 # Operands that count elements, bytes or rows are read as signed numbers, addresses and values as they stand.
 SIGNED_FIELDS = frozenset(
     "n m k h w c ci co kh kw sh sw dh dw top bottom left right groups outer length inner batch rows cols "
-    "count count0 count1".split()
+    "count count0 count1 reach".split()
 )  # fmt: skip
 CLASS_NUMBER = {name: number for number, name in enumerate(SCALAR_CLASSES)}
 
@@ -30,8 +30,7 @@ CLASS_NUMBER = {name: number for number, name in enumerate(SCALAR_CLASSES)}
 class Prepared:
     """An instruction with everything about it that does not change from one execution to the next."""
 
-    __slots__ = ("fields", "heat", "instruction", "key", "outputs", "plain", "quick", "row", "scalar_class",
-                 "static")  # fmt: skip
+    __slots__ = ("fields", "instruction", "key", "outputs", "quick", "row", "scalar_class", "static")
 
     def __init__(self, instruction: Instruction) -> None:
         row = instruction.row
@@ -51,11 +50,9 @@ class Prepared:
             else:
                 self.fields.append((operand.name, register, operand.name in SIGNED_FIELDS and row.is_tensor))
         self.scalar_class = _scalar_class(row, instruction.formats)
-        self.heat = 0
         self.quick = quick(instruction)
         numbers = [register for _, register, _ in self.fields]
         self.key: Callable[[list[int]], Any] = itemgetter(*numbers) if numbers else tuple
-        self.plain = row.mnemonic != "RV"  # RV goes on in a stream: its operands do not decide its result
 
 
 def _scalar_class(row: Row, formats: tuple[Format, ...]) -> int:

@@ -24,7 +24,7 @@ MOST_FORMS = 1 << 12  # of one program; sizes beyond this stay with the interpre
 class SiteTable:
     """What translated code knows of a program's tensor instructions."""
 
-    doors: Iterable[int] = ()  # instructions at which the interpreter may hand over
+    entry_points: Iterable[int] = ()  # instructions at which the interpreter may hand over
     needs_steps = False  # whether it has steps even without sites
 
     def __init__(self, code: Sequence[Prepared], is_eager: bool = False, is_dry: bool = False) -> None:
@@ -70,7 +70,7 @@ class SiteTable:
             self.kernels[numbers] = address
 
     def is_ready(self, place: int) -> bool:
-        """Whether there is code behind a door."""
+        """Whether there is code from an entry point on."""
         return True
 
     def run(self, state: Array, counts: Array) -> None:

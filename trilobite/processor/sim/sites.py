@@ -22,7 +22,6 @@ from trilobite.processor.isa.rows.scalar import from_immediate
 from trilobite.processor.sim import scalar_step, tensor_step
 from trilobite.processor.sim.access import access_text, fill_text
 from trilobite.processor.sim.native_state import FIELDS, SEED, STATE_WORDS
-from trilobite.processor.sim.plans import HOT
 from trilobite.processor.sim.prepared import Prepared, sync_queues, tensor_record
 from trilobite.processor.sim.record import TensorRecord
 from trilobite.processor.sim.routines.choice import Routine, form_routine, has_forms, vector_routine
@@ -40,7 +39,8 @@ from trilobite.processor.sim.typed_python import module_text
 
 MARK = 32  # operand k is probed with (k + 1) << MARK, so that a region says whose address it has
 PROBED = {"n": 48, "m": 16}
-ADDRESSES = frozenset("dst a b g table index mask bias_at scale_at base".split())
+ADDRESSES = frozenset("dst a b g table index mask bias_at scale_at top_at total_at base".split())
+HOT = 64  # executions of one instruction before machine code of its own is worth its price
 FAMILIAR = 4  # visits with the same sizes that make a form worth its price
 MOST_FORMS = 32  # of one site; of an eager one, EAGER_FORMS
 EAGER_FORMS = 256

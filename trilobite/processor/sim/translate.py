@@ -43,10 +43,10 @@ class Block:
 
 
 class Part:
-    """Blocks of a program that are compiled together, once enough has passed through their doors."""
+    """Blocks of a program that are compiled together, once enough has passed through their entry_points."""
 
-    def __init__(self, blocks: Sequence[Block], doors: set[int]) -> None:
-        self.blocks, self.doors = blocks, doors
+    def __init__(self, blocks: Sequence[Block], entry_points: set[int]) -> None:
+        self.blocks, self.entry_points = blocks, entry_points
         self.heat = 0
         self.module: NativeModule | None = None
 
@@ -60,12 +60,12 @@ class Translation(SiteTable):
         self._code_of_program, self._writer = code, writer
         native = [_is_native(prepared) or place in self.numbers for place, prepared in enumerate(code)]
         parts = _parts(_blocks(code, native, self.numbers), len(code))
-        doors = _doors(code, native)
+        entry_points = _entry_points(code, native)
         if len(parts) > 1:
-            doors |= _crossings(code, parts)
-        self._parts = [Part(part, doors & {block.first for block in part}) for part in parts]
-        self._part_at = {door: part for part in self._parts for door in part.doors}
-        self.doors = set(self._part_at)
+            entry_points |= _crossings(code, parts)
+        self._parts = [Part(part, entry_points & {block.first for block in part}) for part in parts]
+        self._part_at = {place: part for part in self._parts for place in part.entry_points}
+        self.entry_points = set(self._part_at)
         if len(parts) == 1:
             self._compile(self._parts[0])
 
@@ -77,13 +77,17 @@ class Translation(SiteTable):
         accesses = sum(prepared.row.mnemonic in MEMORY for prepared in covered)
         made = self._writer(used, promoted=promoted, inlined=accesses <= MAX_INLINED)
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, part.blocks, sorted(part.doors), self, made)
+            text = _module_text(code, part.blocks, sorted(part.entry_points), self, made)
         # The optimiser's time grows faster than the code: large programs do with the code generator's own,
         # and for the others its few light passes give code as fast as all of them.
         part.module = NativeModule(text, {"run": (None, (POINTER, POINTER))}, level=int(promoted))
 
+    def enters(self, place: int) -> bool:
+        """Whether translated code that is compiled can be entered there."""
+        return place in self._part_at and self.is_ready(place)
+
     def is_ready(self, place: int) -> bool:
-        """Whether the code behind a door is compiled; one that is met often enough gets it."""
+        """Whether the code from an entry point on is compiled; what is met often enough is."""
         part = self._part_at[place]
         if part.module is None:
             part.heat += 1
@@ -177,26 +181,26 @@ def _block_counts(code: Sequence[Prepared], block: Block) -> list[int]:
     return counts
 
 
-def _doors(code: Sequence[Prepared], native: Sequence[bool]) -> set[int]:
+def _entry_points(code: Sequence[Prepared], native: Sequence[bool]) -> set[int]:
     """Where the interpreter may hand over: loop heads, calls, returns, behind what is not translated.
 
-    Every door is one more way into the middle of the code: it costs compile time and registers.
+    Each is one more way into the middle of the code: it costs compile time and registers.
     """
-    doors = {0}
+    entry_points = {0}
     for place, prepared in enumerate(code):
         target = prepared.row.immediate is not None and prepared.row.immediate.kind == "target"
         is_call = prepared.row.mnemonic == "CALL"
         if target and (is_call or prepared.instruction.immediate <= 0):
-            doors.add(place + prepared.instruction.immediate)
+            entry_points.add(place + prepared.instruction.immediate)
         if is_call or not native[place]:
-            doors.add(place + 1)
-    return doors
+            entry_points.add(place + 1)
+    return entry_points
 
 
 def _module_text(
     code: Sequence[Prepared],
     blocks: Sequence[Block],
-    doors: Sequence[int],
+    entry_points: Sequence[int],
     translation: Translation,
     writer: emit.Writer,
 ) -> str:
@@ -209,8 +213,8 @@ def _module_text(
             writer.count_trip((), 1)
             writer.go(block.first + 1, entry)
         else:
-            _body(writer, code, block, entry, doors)
-    return writer.module(doors)
+            _body(writer, code, block, entry, entry_points)
+    return writer.module(entry_points)
 
 
 def _registers(prepared: Prepared) -> Sequence[int]:
@@ -229,7 +233,11 @@ def _tensor(writer: emit.Writer, translation: Translation, place: int) -> None:
 
 
 def _body(
-    writer: emit.Writer, code: Sequence[Prepared], block: Block, entry: dict[int, Block], doors: Sequence[int]
+    writer: emit.Writer,
+    code: Sequence[Prepared],
+    block: Block,
+    entry: dict[int, Block],
+    entry_points: Sequence[int],
 ) -> None:
     ended = False
     for place in range(block.first, block.last + 1):
@@ -240,7 +248,7 @@ def _body(
         elif _is_register_jump(
             prepared
         ):  # only to where this code can go on; the interpreter judges the rest
-            writer.check_door(instruction.registers[-1], place, doors)
+            writer.check_entry_point(instruction.registers[-1], place, entry_points)
         if place == block.first:
             writer.count_trip(_block_counts(code, block), block.last - block.first + 1)
         if name in CONDITIONS:

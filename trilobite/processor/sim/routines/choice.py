@@ -18,7 +18,7 @@ from trilobite.processor.isa.encode import Instruction
 from trilobite.processor.isa.formats import I32, Array, Format
 from trilobite.processor.isa.row import Operands
 from trilobite.processor.isa.table import BY_OPCODE
-from trilobite.processor.sim.routines import arrange, product, random, reduce, vector, windows
+from trilobite.processor.sim.routines import arrange, product, random, reduce, softmax, vector, windows
 from trilobite.processor.sim.routines.elements import is_handy
 
 ANYHOW, ALIKE, APART = range(3)  # how sources may lie on the target: in any way, exactly, not at all
@@ -80,6 +80,8 @@ def has_forms(instruction: Instruction) -> bool:
         return True
     if name in product.PRODUCTS:
         return product.can_multiply(instruction)
+    if name == "VSOFT":
+        return is_handy(instruction.formats[0])
     tabled = (*arrange.MOVED, *windows.GIVING, "VREDUCE", "VPOOL", "VPOOLX", "OP")
     return name in tabled and is_handy(instruction.formats[0])
 
@@ -92,6 +94,8 @@ def form_routine(instruction: Instruction, o: Operands) -> Routine | None:
         return None if made is None else Routine(made[0], APART, made[1], made[2])
     if name in ("COPY2", "COPY3"):
         return _pieces(o)
+    if name == "VSOFT":
+        return Routine(softmax.weights_text(instruction), APART, [o.m, o.n])
     if name == "OP":
         text = arrange.outer_text(instruction)
         return None if text is None else Routine(text, APART, [o.m, o.n])

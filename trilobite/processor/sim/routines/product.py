@@ -25,11 +25,11 @@ from trilobite.processor.sim.routines.text import Code, Value
 from trilobite.processor.sim.routines.traced import traced
 from trilobite.processor.sim.routines.vector import rounded, saturated
 
-PRODUCTS = ("MM", "MMV", "VMM", "CONV", "CONVDX", "CONVDW")
+PRODUCTS = ("MM", "MMTOP", "MMV", "VMM", "CONV", "CONVDX", "CONVDW")
 MOST_PLACES = 1 << 18  # of a table; larger convolutions keep NumPy busy long enough by themselves
 # Facts: sizes, then element strides (row or depth, depth or column, group) of left, right, result, channels.
-ROWS, COLS, DEPTH, WIDTH, GROUPS, LEFT, RIGHT, RESULT, CHANNEL, LEFT_TABLE, RIGHT_TABLE, PLACES = (
-    0, 1, 2, 3, 4, 5, 8, 11, 14, 17, 18, 19,
+ROWS, COLS, DEPTH, WIDTH, GROUPS, LEFT, RIGHT, RESULT, CHANNEL, LEFT_TABLE, RIGHT_TABLE, PLACES, REACH = (
+    0, 1, 2, 3, 4, 5, 8, 11, 14, 17, 18, 19, 20,
 )  # fmt: skip
 Strides = tuple[int, int, int]
 FLAT: Strides = (0, 0, 0)
@@ -61,11 +61,14 @@ class Shape:
     def swapped(self) -> Shape:
         """The transposed product."""
 
-        def turn(strides: Strides) -> Strides:
+        def right_first(strides: Strides) -> Strides:
             return strides[1], strides[0], strides[2]
 
-        return Shape(self.cols, self.rows, self.depth, turn(self.right), turn(self.left), turn(self.result),
-                     turn(self.channel), self.groups, is_swapped=True)  # fmt: skip
+        strides = (self.right, self.left, self.result, self.channel)
+        left, right, result, channel = map(right_first, strides)
+        return Shape(
+            self.cols, self.rows, self.depth, left, right, result, channel, self.groups, is_swapped=True
+        )
 
     @property
     def scratch(self) -> int:
@@ -80,9 +83,11 @@ def shape_of(instruction: Instruction, o: Operands) -> Shape | None:
         return Shape(1, o.m, o.k, (0, 1, 0), (1, o.k, 0), (0, 1, 0), is_swapped=True)
     if name == "VMM":
         return Shape(1, o.n, o.k, (0, 1, 0), (o.n, 1, 0), (0, 1, 0))
-    if name == "MM":
+    if name in ("MM", "MMTOP"):
         left = (1, o.m, 0) if o.ta else (o.k, 1, 0)
         right = (1, o.k, 0) if o.tb else (o.n, 1, 0)
+        if name == "MMTOP":
+            return Shape(o.m, o.n, o.k, left, right, (o.n, 1, 0), (0, 1, 0))
         if o.n * o.k > MOST_PLACES and _is_dealt(o, o.n):
             return None
         table = _dealt(o, o.n, o.k)
@@ -157,7 +162,8 @@ class _Product:
             if flags.get(wanted):
                 self.extra[wanted] = code.operand(place)
                 place += 1
-        self.target = code.operand(place)
+        self.top = code.operand(place) if self.name == "MMTOP" else None
+        self.target = code.operand(place + (self.top is not None))
         self.sizes = [code.fact(number) for number in (ROWS, COLS, DEPTH, WIDTH)]
         rows, _, depth, width = self.sizes
         self.kind = "float" if self.is_real else "i32"
@@ -179,7 +185,9 @@ class _Product:
             self._pack(group)
             self._begin(group)
             self._multiply()
-            if image is None:
+            if self.top is not None:
+                self._drain_scores(self.top)
+            elif image is None:
                 self._drain(group)
             else:
                 self._add_windows(group, image)
@@ -262,6 +270,17 @@ class _Product:
             place = i * row + j * column + group * outer
             channel = i * channel_row + j * channel_column + group * channel_outer
             put(code, self.result, self.target, place, self._drained(total, place, channel))
+
+    def _drain_scores(self, top: Value) -> None:
+        """What a row reaches, and the largest of each column; the rest is -inf."""
+        code, reach = self.code, self.code.fact(REACH)
+        rows, cols, _, width = self.sizes
+        with code.loop(rows) as i, code.loop(cols, is_parallel=True) as j:
+            total = self._real(code.load("float", self.dense[2], i * width + j), j)
+            total = i.test("sgt", j + reach).choose(code.constant("float", -np.inf), total)
+            put(code, F32, self.target, i * cols + j, total)
+            largest = code.load("float", top, j)
+            code.store(top, j, total.test("ogt", largest).choose(total, largest))
 
     def _drained(self, total: Value, place: Value, channel: Value) -> Value:
         if self.is_real:
@@ -354,4 +373,6 @@ def product_form(instruction: Instruction, o: Operands) -> tuple[str, Sequence[i
     if instruction.row.mnemonic == "CONVDX":  # the image instead of strides of a result
         facts[RESULT : RESULT + 2] = [o.h * o.w * o.ci, o.ci // o.groups]
         scratch += 8 * o.h * o.w * o.ci
+    if instruction.row.mnemonic == "MMTOP":
+        facts.append(o.reach)
     return _Product(instruction, shape).text(), facts, scratch

@@ -1,4 +1,4 @@
-"""A vector instruction with given operands as one call of its routine: a fast path of the interpreter.
+"""A vector instruction with given operands as one call of its routine.
 
 Enters: a decoded instruction and its operands in memory. Leaves: a call that does what the row's meaning
 does, bit for bit, and says whether it did; or None where there is no such code, or the operands lie on each
