@@ -63,7 +63,7 @@ def page() -> str:
     from trilobite.inference import operators
     from trilobite.inference.operators.registry import rows
 
-    operators.load()
+    operators.load_all()
     schemas = _schemas()
     domains = sorted(d for d in {d for d, _ in (*schemas, *rows)} if not d.startswith("trilobite"))
     text = HEAD.format(version=onnx.__version__, opset=onnx.defs.onnx_opset_version())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,9 +89,12 @@ def test_all_unsupported_nodes_are_named_at_once() -> None:
         ({"x": np.ones((1, 3, 4, 4))}, tb.errors.DTypeError, "the dtype float64"),
         ({"x": np.ones((1, 4, 4, 4), np.float32)}, tb.errors.ShapeError, "float32[N, 3, H, W]"),
         ({"x": np.ones((3, 4, 4), np.float32)}, tb.errors.ShapeError, "(3, 4, 4)"),
+        ([np.ones((1, 3, 4, 4), np.float32)], tb.errors.ArgumentError, "inputs as a list"),
+        (np.ones((1, 3, 4, 4), np.float32), tb.errors.ArgumentError, "inputs as a ndarray"),
+        (None, tb.errors.ArgumentError, "inputs as a NoneType"),
     ],
 )
-def test_wrong_inputs_are_refused(feeds: dict[str, object], error: type[Exception], text: str) -> None:
+def test_wrong_inputs_are_refused(feeds: Any, error: type[Exception], text: str) -> None:
     session = tb.inference.load(network()[0], target="reference")
     with pytest.raises(error) as found:
         session.run(feeds)

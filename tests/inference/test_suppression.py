@@ -32,6 +32,16 @@ def test_the_same_boxes_are_kept(count: int, edge: float) -> None:
             np.testing.assert_array_equal(kept(corners, order, limit, edge), expected)
 
 
+@pytest.mark.parametrize("count", [3, 9, 100])
+def test_boxes_around_zero(count: int) -> None:
+    """Vectors of kept boxes end in boxes of nothing, which stand at zero."""
+    for seed in range(4):
+        corners = boxes(seed, count) - np.float32(9)
+        for edge in (0.0, 0.3):
+            expected = kept_plainly(corners, np.arange(count), count, edge)
+            np.testing.assert_array_equal(kept(corners, np.arange(count), count, edge), expected)
+
+
 def test_equal_boxes_and_touching_ones() -> None:
     corners = np.array([[0, 0, 2, 2], [0, 0, 2, 2], [2, 0, 4, 2], [0, 0, 2, 1]], np.float32).T
     assert kept(corners, np.arange(4), 9, 0.5).tolist() == [0, 2, 3]  # a half is not more than a half

@@ -114,6 +114,11 @@ class Session:
         those arrays. When `cancel` is set, by another thread, the run ends with an error before its next
         step.
         """
+        if type(inputs) is not dict and not isinstance(inputs, Mapping):
+            raise ArgumentError(
+                f"inputs as a {type(inputs).__name__}",
+                expected=f"arrays by name: {', '.join(f'{n}: {i.type}' for n, i in self._types.items())}",
+            )
         if outputs is None and into is None and cancel is None and self._are_as_before(inputs):
             self._take_threads()
             return dict(zip(self.program.outputs, self.program.run(inputs), strict=True))
@@ -308,11 +313,19 @@ def load(
     options: Mapping[str, Any] | None = None,
 ) -> Session:
     """A session for a model: a path, bytes, a ModelProto in memory, or what `read` gave. `threads` sets the
-    size of the process's pool when the session runs. A bundle (`.tbm`) runs on the target it was built for.
+    size of the process's pool when the session runs. A bundle (`.tbm`) runs on the target it was built for;
+    asking for another one is an error.
     """
     if isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".tbm"):
         from trilobite.inference.bundle import open_bundle
 
-        return open_bundle(source, threads=threads)
+        session = open_bundle(source, threads=threads)
+        if target not in ("cpu", session.target):
+            raise ArgumentError(
+                f"the bundle was built for {session.target}, not for {target}",
+                where=os.fspath(source),
+                remedy="build one for that target, or leave the target out",
+            )
+        return session
     model = source if isinstance(source, Model) else read(source)
     return Session(model, target, threads, options)

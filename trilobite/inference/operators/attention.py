@@ -180,6 +180,8 @@ def linear_attention(
         rows["decay"] = tb.exp(by_time(decay, shared))
     if beta is not None and "delta" in rule:
         rows["beta"] = by_time(beta, beta.shape[2])  # type: ignore[arg-type]
+    if heads < shared:  # several values share a query
+        rows["q"] = tb.repeat(rows["q"], shared // heads, axis=2)
     features = rows["k"].shape[-1]
     scale = node.attribute("scale", 0.0) or 1 / math.sqrt(features)
     first = tb.zeros((batch, shared, features, rows["v"].shape[-1])) if past is None else past
@@ -191,11 +193,13 @@ def linear_attention(
         if "beta" in row:
             write = row["beta"] * (write - tb.einsum("bhdm,bhd->bhm", state, row["k"]))
         state = state + tb.expand_dims(row["k"], axis=-1) * tb.expand_dims(write, axis=-2)
-        seen = state if heads == shared else tb.repeat(state, heads // shared, axis=1)
+        seen = state if heads <= shared else tb.repeat(state, heads // shared, axis=1)
         return state, tb.einsum("bhd,bhdm->bhm", row["q"], seen) * scale
 
     last, out = tb.scan(step, first.astype(tb.float32), rows)
-    joined = tb.reshape(tb.permute_dims(out, (1, 0, 2, 3)), (batch, length, heads * out.shape[-1]))
+    joined = tb.reshape(
+        tb.permute_dims(out, (1, 0, 2, 3)), (batch, length, max(heads, shared) * out.shape[-1])
+    )
     return joined.astype(dtype), last.astype(dtype if past is None else past.dtype)
 
 

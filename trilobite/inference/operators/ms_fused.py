@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 import trilobite as tb
+from trilobite.base.errors import ArgumentError
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.comparison import unique
 from trilobite.inference.operators.convolution import conv
 from trilobite.inference.operators.joining import pad
+from trilobite.inference.operators.normalising import rms
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.product import gemm
-from trilobite.inference.operators.registry import operator
+from trilobite.inference.operators.registry import find, operator
 from trilobite.inference.operators.resampling import grid_sample
 from trilobite.inference.operators.shaping import fixed, trilu
 
@@ -60,12 +61,6 @@ def _normed(x: Tensor, scale: Tensor, bias: Tensor | None, epsilon: float) -> Te
     return F.layer_norm(x, fixed(x.shape[-1:]), scale, bias, epsilon)
 
 
-def _rms(x: Tensor, scale: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    wide = x.astype(tb.float32)
-    inverse = tb.rsqrt(tb.mean(wide * wide, -1, keepdims=True) + epsilon)
-    return (wide * inverse).astype(x.dtype) * scale, inverse
-
-
 @operator("SkipLayerNormalization", domain=MS)
 def skip_layer_normalization(
     node: Node,
@@ -88,19 +83,13 @@ def _moments(node: Node, x: Tensor) -> tuple[Any, Any]:
     return tb.mean(wide, -1, keepdims=True), inverse
 
 
-@operator("SimplifiedLayerNormalization")
-@operator("SimplifiedLayerNormalization", domain=MS)
-def simplified_layer_normalization(node: Node, x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    return _rms(x, scale, node.attribute("epsilon", 1e-5))
-
-
 @operator("SkipSimplifiedLayerNormalization", domain=MS)
 def skip_simplified_layer_normalization(
     node: Node, x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None
 ) -> tuple[Any, ...]:
     total = x + skip
     total = total if bias is None else total + bias
-    out, inverse = _rms(total, scale, node.attribute("epsilon", 1e-5))
+    out, inverse = rms(total, scale, node.attribute("epsilon", 1e-5))
     return out, None, inverse, total
 
 
@@ -138,21 +127,29 @@ def fused_matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
     return out if alpha == 1.0 else (out * alpha).astype(a.dtype)
 
 
+_BY_NAME = (
+    "Relu Sigmoid Tanh HardSwish Softplus Softsign Elu Selu ThresholdedRelu LeakyRelu HardSigmoid".split()
+)
+
+
 def activated(node: Node, x: Tensor) -> Tensor:
-    """By the activation that an attribute names, with its parameters."""
+    """By the activation that an attribute names, with its parameters; what they are is the operator's own."""
     name = node.attribute("activation", "")
     alpha, beta = (*(node.attribute("activation_params") or ()), None, None)[:2]
     alpha = node.attribute("activation_alpha", alpha)
     beta = node.attribute("activation_beta", beta)
+    gamma = node.attribute("activation_gamma")
     if name in ("", "None"):
         return x
     if name == "Clip":
         return tb.clip(x, alpha, beta)
-    if name == "LeakyRelu":
-        return F.leaky_relu(x, 0.01 if alpha is None else alpha)
-    if name == "HardSigmoid":
-        return tb.clip(x * (0.2 if alpha is None else alpha) + (0.5 if beta is None else beta), 0.0, 1.0)
-    return {"Relu": F.relu, "Sigmoid": tb.sigmoid, "Tanh": tb.tanh, "HardSwish": F.hardswish}[name](x)
+    if name not in _BY_NAME:
+        raise ArgumentError(f"the activation {name!r}", expected=", ".join((*_BY_NAME, "Clip")))
+    found = {k: v for k, v in (("alpha", alpha), ("beta", beta), ("gamma", gamma)) if v is not None}
+    row = find("", name, 22)
+    assert row is not None
+    out: Tensor = row.function(Node(name, (), (), found, "", 22), x)
+    return out
 
 
 @operator("FusedConv", domain=MS)
@@ -168,84 +165,15 @@ def fused_gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Ten
     return activated(node, gemm(node, a, b, c))
 
 
-@operator("MatMulNBits", domain=MS)
-def matmul_nbits(
-    node: Node, a: Tensor, b: Tensor, scales: Tensor, zeros: Tensor | None = None,
-    groups: Tensor | None = None, bias: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """A product with weights of 2, 4 or 8 bits, each block of a row with a scale and a zero point."""
-    rows, depth = node.attributes["N"], node.attributes["K"]
-    bits, block = node.attribute("bits", 4), node.attributes["block_size"]
-    blocks = -(-depth // block)
-    q = _unpacked(tb.reshape(b, (rows, blocks, block * bits // 8)), bits, block)
-    scale = tb.reshape(scales, (rows, blocks))
-    if zeros is None:
-        point: Any = float(1 << (bits - 1))
-    elif zeros.dtype == tb.uint8 and bits < 8:
-        packed = tb.reshape(zeros, (rows, -(-blocks * bits // 8)))
-        point = tb.expand_dims(_unpacked(packed, bits, blocks).astype(a.dtype), axis=-1)
-    else:
-        point = tb.reshape(zeros.astype(a.dtype), (rows, blocks, 1))
-    if groups is None:
-        weight = (q.astype(a.dtype) - point) * tb.expand_dims(scale.astype(a.dtype), axis=-1)
-        weight = tb.reshape(weight, (rows, blocks * block))[:, :depth]
-    else:
-        weight = _by_group(q, scale, point, groups, rows, depth, a.dtype)
-    out = tb.matmul(a, tb.matrix_transpose(weight))
-    return out if bias is None else out + bias
-
-
-def _by_group(
-    q: Tensor, scale: Tensor, point: Any, groups: Tensor, rows: int, depth: int, dtype: Any
-) -> Tensor:
-    """Columns in any order: a list says which block each belongs to."""
-    flat = tb.reshape(q, (rows, -1))[:, :depth].astype(dtype)
-    at = groups.astype(tb.int64)[:depth]
-    if isinstance(point, Tensor):
-        point = primitive("gather", tb.reshape(point, scale.shape), at, axis=1)
-    return (flat - point) * primitive("gather", scale.astype(dtype), at, axis=1)
-
-
-def _unpacked(packed: Tensor, bits: int, count: int) -> Tensor:
-    """Numbers of some bits out of bytes, the lowest first."""
-    if bits == 8:
-        return packed
-    each = 8 // bits
-    parts = [(packed >> (bits * i)) & ((1 << bits) - 1) for i in range(each)]
-    joined = tb.stack(parts, axis=-1)
-    flat = tb.reshape(joined, (*packed.shape[:-1], packed.shape[-1] * each))
-    return flat[..., :count]
-
-
 @operator("Inverse", domain=MS)
 def inverse(node: Node, x: Tensor) -> Tensor:
     return tb.linalg.inv(x)
-
-
-@operator("GroupNorm", domain=MS)
-def group_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    """Channels last unless said otherwise, with an activation of its own."""
-    last = node.attribute("channels_last", 1)
-    moved = tb.moveaxis(x, -1, 1) if last else x
-    out = F.group_norm(moved, node.attributes["groups"], scale, bias, node.attribute("epsilon", 1e-5))
-    out = F.silu(out) if node.attributes["activation"] else out
-    return tb.moveaxis(out, 1, -1) if last else out
-
-
-@operator("Rfft", domain=MS)
-def rfft(node: Node, x: Tensor) -> Tensor:
-    z = tb.fft.rfft(x)
-    return tb.stack([tb.real(z), tb.imag(z)], axis=-1)
 
 
 @operator("ExpandDims", domain=MS, known=(1,))
 def expand_dims(node: Node, x: Tensor, axis: Array) -> Tensor:
     at = int(axis.reshape(()))
     return tb.expand_dims(x, axis=at if at >= 0 else at + x.ndim + 1)
-
-
-def head_scale(node: Node, features: Any) -> float:
-    return float(node.attribute("scale", 0.0) or 1 / math.sqrt(features))
 
 
 operator("Trilu", domain=MS, known=(1,))(trilu)

@@ -12,7 +12,6 @@ from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.convolution import per_channel
-from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed
 from trilobite.inference.tensors import DTYPES
@@ -89,13 +88,10 @@ def group_normalization(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> T
 def lrn(node: Node, x: Tensor) -> Tensor:
     size = node.attributes["size"]
     alpha, beta, bias = (node.attribute(k, d) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
-    rank = x.ndim - 1
-    window = {
-        "size": (size, *[1] * (rank - 1)), "stride": (1,) * rank, "dilation": (1,) * rank,
-        "low": ((size - 1) // 2, *[0] * (rank - 1)), "high": (size // 2, *[0] * (rank - 1)),
-    }  # fmt: skip
-    near = primitive("window_reduce", x * x, kind="sum", **window)
-    return x / (near * (alpha / size) + bias) ** beta
+    if size % 2:
+        return F.local_response_norm(x, size, alpha, beta, bias)
+    # Of an even number of channels ONNX has one more after the middle, the framework one more before it.
+    return tb.flip(F.local_response_norm(tb.flip(x, axis=1), size, alpha, beta, bias), axis=1)
 
 
 @operator("MeanVarianceNormalization", since=9)
@@ -104,3 +100,15 @@ def mean_variance_normalization(node: Node, x: Tensor) -> Tensor:
     mean = tb.mean(x, axes, keepdims=True)
     spread = tb.sqrt(tb.mean(x * x, axes, keepdims=True) - mean * mean)
     return (x - mean) / (spread + 1e-9)
+
+
+def rms(x: Tensor, scale: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    wide = x.astype(tb.float32)
+    inverse = tb.rsqrt(tb.mean(wide * wide, -1, keepdims=True) + epsilon)
+    return (wide * inverse).astype(x.dtype) * scale, inverse
+
+
+@operator("SimplifiedLayerNormalization")
+@operator("SimplifiedLayerNormalization", domain="com.microsoft")
+def simplified_layer_normalization(node: Node, x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    return rms(x, scale, node.attribute("epsilon", 1e-5))

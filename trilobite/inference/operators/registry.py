@@ -15,6 +15,7 @@ from typing import Any
 from trilobite.base.records import dataclass
 
 Function = Callable[..., Any]
+Limit = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Row:
     subgraphs: bool = False  # a step of its own, with programs for its bodies
     raw: bool = False  # operands come as the program has them: known ones stay known
     gives: str = "same"  # numbers: tensors whatever it reads; host: never tensors; same: as its operands
+    limit: Limit | None = None  # what a node asks for that the function does not do
 
     def takes(self, count: int) -> bool:
         """May a node of this operator have so many operands?"""
@@ -41,9 +43,30 @@ class Row:
         any_more = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in kinds)
         return least <= count and (any_more or count <= len(named))
 
+    def beyond(self, node: Any) -> str:
+        """What the node asks for that the row does not do; nothing if all of it."""
+        if not self.takes(len(node.inputs)):
+            return f"{len(node.inputs)} operands"
+        return self.limit(node) if self.limit else ""
+
+
+def only(*absent: int, **values: Any) -> Limit:
+    """A limit: no operands at these places, and no other values of attributes than these."""
+
+    def limit(node: Any) -> str:
+        place = next((i for i in absent if i < len(node.inputs) and node.inputs[i]), None)
+        if place is not None:
+            return f"an operand at place {place}"
+        found = ((k, node.attribute(k, v)) for k, v in values.items() if node.attribute(k, v) != v)
+        return next((f"{name} = {value!r}" for name, value in found), "")
+
+    return limit
+
 
 rows: dict[tuple[str, str], list[Row]] = {}
 """(domain, operator) -> rows, oldest first."""
+later: dict[str, Callable[[], None]] = {}
+"""Domains whose rows are entered when the first of them is looked for."""
 
 
 def operator(
@@ -57,6 +80,7 @@ def operator(
     subgraphs: bool = False,
     raw: bool = False,
     gives: str = "",
+    limit: Limit | None = None,
 ) -> Callable[[Function], Function]:
     """Enter a function into the table under one or more operator names."""
 
@@ -64,7 +88,18 @@ def operator(
         for name in names:
             kind = gives or ("host" if host or subgraphs else "same")
             row = Row(
-                name, since, function, domain, frozenset(known), host, pure, makes, subgraphs, raw, kind
+                name,
+                since,
+                function,
+                domain,
+                frozenset(known),
+                host,
+                pure,
+                makes,
+                subgraphs,
+                raw,
+                kind,
+                limit,
             )
             family = rows.setdefault((domain, name), [])
             family.append(row)
@@ -76,5 +111,26 @@ def operator(
 
 def find(domain: str, op: str, version: int) -> Row | None:
     """The newest row that is not newer than the model's operator set."""
+    if domain in later:
+        later[domain]()
+        later.pop(domain, None)  # behind it: another thread that finds it gone finds the rows
     fitting = [r for r in rows.get((domain, op), ()) if r.since <= version]
     return fitting[-1] if fitting else None
+
+
+_LOOPS = "a loop around its bodies: run the decoder alone, one token at a time"
+_WAYS_OUT = {
+    ("com.microsoft.nchwc", ""): "weights in the order of one processor: save the model at a lower level of "
+    "optimisation",
+    ("com.microsoft", "EPContext"): "compiled code of an accelerator: take the model that it was made of",
+    **{
+        ("com.microsoft", name): _LOOPS
+        for name in ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch")
+    },
+}
+
+
+def way_out(domain: str, op: str) -> str:
+    """What to do about an operator that cannot be supported, if anything is known to help."""
+    found = _WAYS_OUT.get((domain, op)) or _WAYS_OUT.get((domain, ""))
+    return f" ({found})" if found else ""

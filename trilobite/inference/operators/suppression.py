@@ -15,7 +15,7 @@ from trilobite.inference.model import Node
 from trilobite.inference.operators.native import HostKernel
 from trilobite.inference.operators.registry import operator
 from trilobite.native.host import features
-from trilobite.native.llvm.text import Text, Value
+from trilobite.native.llvm.text import Text, Value, constant, vector
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +71,7 @@ def kept(corners: Array, order: Array, limit: int, edge: float) -> Array:
         return np.empty(0, np.int64)
     boxes = np.ascontiguousarray(corners[:, order])  # in the order in which they are looked at
     room, places, edges = (
-        np.empty((5, most), np.float32),
+        np.zeros((5, _line(most)), np.float32),
         np.empty(most + 1, np.int64),
         np.array([edge], np.float32),
     )
@@ -85,13 +85,22 @@ def _suppressing() -> HostKernel:
     return HostKernel(_text(), 3)
 
 
+def _line(most: int) -> int:
+    lanes = features().lanes(4)
+    return -(-most // lanes) * lanes
+
+
 def _text() -> str:
-    """Corners and areas of the boxes kept stand in five lines of `room`; their number is the first place."""
+    """Corners and areas of the boxes kept stand in five lines of `room`; their number is the first place.
+    Lines are whole vectors: boxes of nothing behind the last one share nothing with any other.
+    """
     t = Text(features())
     boxes, count, most, edges, room, places = (
         t.argument(i, "i64" if i in (1, 2) else "ptr") for i in range(6)
     )
-    edge = t.load_type("float", edges)
+    lanes = t.host.lanes(4)
+    edge = t.splat(t.load_type("float", edges), lanes)
+    line = t.and_(t.add(most, lanes - 1), -lanes)
 
     def at(pointer: Value, line: int, length: Value, i: Value) -> Value:
         return t.address(pointer, t.mul(t.add(t.mul(length, line), i), 4))
@@ -100,21 +109,23 @@ def _text() -> str:
         (held,) = box.values
         mine = [t.load_type("float", at(boxes, k, count, box.index)) for k in range(4)]
         area = t.fmul(t.fsub(mine[2], mine[0]), t.fsub(mine[3], mine[1]))
+        wide = [t.splat(v, lanes) for v in (*mine, area)]
         compared = t.select(t.icmp("slt", held, most), held, t.constant("i64", 0))
-        with t.loop(0, compared, carried=[t.constant("i32", 0)], name="held") as other:
-            x1, y1, x2, y2, its = (t.load_type("float", at(room, k, most, other.index)) for k in range(5))
+        type = vector("float", lanes)
+        with t.loop(0, compared, lanes, carried=[constant(vector("i1", lanes), 0)], name="held") as other:
+            x1, y1, x2, y2, its = (t.load_type(type, at(room, k, line, other.index), 4) for k in range(5))
             sides = [
-                _positive(t, t.fsub(_less(t, b, mine[k + 2]), _more(t, a, mine[k])))
+                _positive(t, t.fsub(_less(t, b, wide[k + 2]), _more(t, a, wide[k])))
                 for k, (a, b) in enumerate(((x1, x2), (y1, y2)))
             ]
             shared = t.fmul(*sides)
-            share = t.fdiv(shared, t.fsub(t.fadd(its, area), shared))
+            share = t.fdiv(shared, t.fsub(t.fadd(its, wide[4]), shared))
             much = t.and_(t.fcmp("ogt", shared, 0.0), t.fcmp("ogt", share, edge))
-            other.next(t.or_(other.values[0], t.convert("zext", much, "i32")))
-        free = t.and_(t.icmp("eq", other.results[0], 0), t.icmp("slt", held, most))
+            other.next(t.or_(other.values[0], much))
+        free = t.and_(t.not_(t.any_lane(other.results[0])), t.icmp("slt", held, most))
         with t.when(free):
             for k, value in enumerate((*mine, area)):
-                t.store_type(value, at(room, k, most, held))
+                t.store_type(value, at(room, k, line, held))
             t.store_type(box.index, t.address(places, t.mul(t.add(held, 1), 8)))
         box.next(t.add(held, t.convert("zext", free, "i64")))
     t.store_type(box.results[0], places)
@@ -130,4 +141,4 @@ def _more(t: Text, a: Value, b: Value) -> Value:
 
 
 def _positive(t: Text, a: Value) -> Value:
-    return t.select(t.fcmp("ogt", a, 0.0), a, t.constant("float", 0.0))
+    return t.select(t.fcmp("ogt", a, 0.0), a, 0.0)

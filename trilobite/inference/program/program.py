@@ -178,9 +178,9 @@ def unsupported(graph: Graph) -> list[str]:
     for node in graph.nodes:
         row = registry.find(node.domain, node.op, node.version)
         if row is None:
-            out.append(f"{node.label()}, operator set {node.version}")
-        elif not row.subgraphs and not row.takes(len(node.inputs)):
-            out.append(f"{node.label()}, operator set {node.version}, with {len(node.inputs)} operands")
+            out.append(f"{node.label()}, operator set {node.version}{registry.way_out(node.domain, node.op)}")
+        elif not row.subgraphs and (asked := row.beyond(node)):
+            out.append(f"{node.label()}, operator set {node.version}, with {asked}")
         for body in node.bodies():
             out += unsupported(body)
     return out

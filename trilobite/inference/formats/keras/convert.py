@@ -62,7 +62,9 @@ class Call:
         """The name of an activation or such, which may be written as an object."""
         found = self.config.get(name, default)
         if isinstance(found, dict):
-            found = found.get("config", {}).get("name") or found.get("class_name") or found.get("config")
+            config = found.get("config")  # of a function its name alone
+            own = config.get("name") if isinstance(config, dict) else config
+            found = own or found.get("class_name")
         return default if found is None else str(found)
 
 
