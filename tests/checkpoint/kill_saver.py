@@ -13,8 +13,6 @@ import numpy as np
 from trilobite.framework import checkpoint
 from trilobite.framework.checkpoint import directory
 
-directory.SHARD_BYTES = 100_000  # several files per checkpoint, so that a kill falls between them too
-
 
 def first_state() -> dict[str, Any]:
     rng = np.random.default_rng(7)
@@ -51,4 +49,5 @@ def main(place: str, last: int) -> None:
 
 
 if __name__ == "__main__":
+    directory.SHARD_BYTES = 100_000  # several files per checkpoint, so that a kill falls between them too
     main(sys.argv[1], int(sys.argv[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from collections import namedtuple
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -125,6 +126,20 @@ class TestValues:
         assert T.ToFloat(ml_dtypes.bfloat16)(np.array([255], np.uint8)).dtype == ml_dtypes.bfloat16
         all_codes = T.ToFloat()(np.arange(256, dtype=np.uint8))
         np.testing.assert_array_equal(all_codes, (np.arange(256) / 255).astype(np.float32))
+
+    @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+    @pytest.mark.parametrize("to", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+    def test_to_float_is_the_nearest_of_the_quotient(self, dtype: Any, to: Any) -> None:
+        """In exact fractions: no other number of the type that was asked for is nearer."""
+        info = np.iinfo(dtype)
+        values = rng(3).integers(info.min, info.max, 60, dtype, endpoint=True)
+        out = T.ToFloat(to)(values)
+        assert out.dtype == to
+        for value, found in zip(values.tolist(), out, strict=True):
+            exact = Fraction(value, int(info.max))
+            error = abs(Fraction(float(found)) - exact)
+            for near in (np.nextafter(found, to(-9)), np.nextafter(found, to(9))):
+                assert error <= abs(Fraction(float(near)) - exact), (value, found)
 
     def test_normalize(self) -> None:
         x = rng().normal(size=(4, 5, 3)).astype(np.float32)

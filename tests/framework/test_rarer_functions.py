@@ -276,3 +276,25 @@ def test_spectra_by_hand_and_back(
         back = tb.istft(found, size, length=x.shape[1], **settings).numpy()
         covered = (len(starts) - 1) * hop
         np.testing.assert_allclose(back[:, :covered], x[:, :covered], atol=1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_slopes_of_logcumsumexp_where_nothing_has_come_yet(reverse: bool, jitted: bool) -> None:
+    """d out[i] / d x[j] is the share exp(x[j] - out[i]) of what has come by then; 0 where that is nothing."""
+    inf = np.inf
+    x = np.array([[-inf, -inf, 0.5, -inf, 2.0], [1.0, -inf, 3.0, -2.0, -inf], [-inf] * 5])
+    weight = np.random.default_rng(1).standard_normal(x.shape)
+
+    def f(v: tb.Tensor) -> tb.Tensor:
+        out = tb.logcumsumexp(tb.flip(v, (1,)) if reverse else v, 1)
+        out = tb.flip(out, (1,)) if reverse else out
+        return tb.where(tb.isinf(out), tb.zeros_like(out), out * tb.tensor(weight)).sum()
+
+    order = slice(None, None, -1) if reverse else slice(None)
+    e = np.exp(x[:, order])
+    total = np.cumsum(e, 1)
+    share = np.divide(e[:, None, :], total[:, :, None], where=total[:, :, None] > 0, out=np.zeros((3, 5, 5)))
+    wanted = np.einsum("ri,rij->rj", weight[:, order], share * np.tri(5))[:, order]
+    found = (tb.jit(tb.grad(f)) if jitted else tb.grad(f))(tb.tensor(x)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-14)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import trilobite as tb
-from trilobite.base.errors import ShapeError
+from trilobite.base.errors import ShapeError, TrilobiteError
+from trilobite.framework.plans import OFTEN
+from trilobite.framework.random import quick
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitives import table
 
@@ -84,3 +88,33 @@ def test_products_of_vectors_have_the_bits_of_dot_and_warn_of_nothing() -> None:
         huge = np.full(4, np.finfo(dtype).max, dtype)
         with np.errstate(all="raise"):
             assert np.isinf((wrap(huge) @ wrap(huge)).item())
+
+
+DRAWN = {
+    "negative": (3, -1), "both negative": (-2, -3), "half": (2, 1.5), "text": (2, "3"), "a truth": (2, True),
+    "a number of NumPy": (2, np.int64(3)), "nothing in it": (3, 0), "nothing first": (0, 4), "scalar": (),
+    "a tensor": (2, tb.tensor(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", [tb.random.uniform, tb.random.normal, tb.rand, tb.randn])
+@pytest.mark.parametrize("kind", DRAWN)
+def test_shapes_that_are_asked_for_often_are_answered_as_the_first_time(draw: Any, kind: str) -> None:
+    """Draws that come again are made by a plan; odd shapes are refused or made as without one, every time."""
+
+    def once(seed: int) -> tuple[Any, ...]:
+        tb.manual_seed(seed)
+        try:
+            out = draw(DRAWN[kind])
+        except TrilobiteError as error:
+            return type(error), str(error)
+        return out.shape, str(out.dtype), out.numpy().tobytes()
+
+    quick._counts.clear()
+    quick._plans.clear()
+    first = [once(seed) for seed in range(4)]
+    for _ in range(2 * OFTEN):
+        once(0)
+    assert [once(seed) for seed in range(4)] == first
+    planned = {shape for _, shape, _ in quick._plans}
+    assert all(type(d) is int and d > 0 for shape in planned for d in shape)

@@ -255,3 +255,27 @@ def test_detach_in_place() -> None:
     assert h.detach_() is h and not h.requires_grad and h.is_leaf
     with pytest.raises(StateError, match="view"):
         (x * 2)[0].detach_()
+
+
+def test_where_views_begin() -> None:
+    """As NumPy's views do, whatever steps led to them."""
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        a = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+        x = tb.tensor(a)
+        base = a
+        for _ in range(int(rng.integers(1, 5))):
+            axis = int(rng.integers(0, a.ndim))
+            start = int(rng.integers(0, a.shape[axis]))
+            kind = int(rng.integers(0, 3))
+            if kind == 0:
+                cut = (slice(None),) * axis + (slice(start, None, int(rng.integers(1, 3))),)
+                a, x = a[cut], x[cut]
+            elif kind == 1:
+                order = tuple(int(i) for i in rng.permutation(a.ndim))
+                a, x = a.transpose(order), x.permute(*order)
+            else:
+                a, x = np.expand_dims(a, axis), x.unsqueeze(axis)
+        want = (a.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // base.itemsize
+        assert x.storage_offset() == want
+    assert tb.tensor([[1, 2], [3, 4]])[1].clone().storage_offset() == 0

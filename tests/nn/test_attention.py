@@ -258,3 +258,31 @@ def test_sizes_of_query_key_and_value(
     with pytest.raises(ShapeError, match=r"MultiheadAttention of .* features") as e:
         net(*given)
     assert "(6, 4, 8) features, one batch, a value per key" in str(e.value)
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_function_of_weights_gives_what_it_attended_to_if_asked(
+    need_weights: bool, averaged: bool, causal: bool
+) -> None:
+    """The result is the same with and without the weights, which sum to one and are those of the formula."""
+    length, batch, features, heads = 5, 2, 6, 2
+    x, w, b = normal(length, batch, features), normal(3 * features, features), normal(3 * features)
+    last, shift = normal(features, features), normal(features)
+    t = tb.tensor
+    out, how = F.multi_head_attention_forward(
+        t(x), t(x), t(x), features, heads, t(w), t(b), None, None, False, 0.0, t(last), t(shift),
+        need_weights=need_weights, average_attn_weights=averaged, is_causal=causal,
+    )  # fmt: skip
+    q, k, v = np.split(x @ w.T + b, 3, axis=-1)
+    each = [a.reshape(length, batch, heads, -1).transpose(1, 2, 0, 3) for a in (q, k, v)]
+    allowed = np.tri(length, dtype=bool) if causal else np.True_
+    made = reference(*each, allowed).transpose(2, 0, 1, 3).reshape(length, batch, features)
+    np.testing.assert_allclose(out.numpy(), made @ last.T + shift, rtol=1e-9, atol=1e-12)
+    assert (how is not None) == need_weights
+    if how is None:
+        return
+    wanted = reference(each[0], each[1], np.eye(length), allowed)
+    np.testing.assert_allclose(how.numpy(), wanted.mean(1) if averaged else wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(how.numpy().sum(-1), 1, rtol=1e-12)

@@ -99,3 +99,21 @@ def test_entries_may_not_change_while_recording() -> None:
         with pytest.raises(RuntimeError, match="while a function is being recorded"):
             tb.jit(lambda x, c=change: (c(), x)[1])(tb.ones(()))
     assert len(m) == 2
+
+
+def test_parameter_dict_as_a_dict() -> None:
+    d = nn.ParameterDict({"a": tb.ones(2), "b": tb.zeros(3)})
+    assert d.get("a") is d["a"] and d.get("c") is None and d.get("c", 4) == 4
+    new = d.setdefault("c", tb.ones(1))
+    assert isinstance(new, nn.Parameter) and d.setdefault("c") is new and list(d) == ["a", "b", "c"]
+    other = d.copy()
+    assert other["b"] is d["b"] and other is not d
+    assert d.popitem() == ("c", new) and list(d) == ["a", "b"] and "c" in other
+    joined = d | {"a": tb.zeros(1), "e": tb.ones(4)}
+    assert list(joined) == ["a", "b", "e"] and d["a"] is not joined["a"] and joined["b"] is d["b"]
+    d |= {"f": tb.ones(1)}
+    assert [name for name, _ in d.named_parameters()] == ["a", "b", "f"]
+    assert list(d.fromkeys(["x", "y"], 1.0)) == ["x", "y"]
+    with pytest.raises(KeyError, match="has no entry"):
+        nn.ParameterDict().popitem()
+    assert nn.ModuleDict({"l": nn.ReLU()}).get("m") is None

@@ -11,6 +11,7 @@ import pytest
 import trilobite as tb
 from trilobite.base.errors import ArgumentError, StateError, TraceError
 from trilobite.framework import nn, random
+from trilobite.framework.nn.skeleton import flatten, unflatten
 
 
 class Block(nn.Module):
@@ -317,3 +318,19 @@ def test_a_parameter_has_memory_of_its_own() -> None:
     assert nn.Parameter(np.ones(2), requires_grad=False, dtype="float32").dtype == tb.float32
     assert isinstance(p, tb.Tensor) and type(p + 1) is tb.Tensor and type(copy.deepcopy(p)) is nn.Parameter
     assert repr(p).startswith("Parameter containing:\n")
+
+
+def test_a_skeleton_holds_what_is_no_tensor_and_none_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two modules of one structure are one structure to transforms; what is theirs alone is not in it."""
+    one, two = Block(), Block()
+    leaves, skeleton = flatten(one)
+    plain = {k for k in vars(one) if k not in {"first", "second", "scale", "count", "scratch"}}
+    assert set(skeleton.root.attributes) == plain - {"_jitted", "_owner"}
+    assert not any(isinstance(v, tb.Tensor | nn.Module) for v in skeleton.root.attributes.values())
+    assert skeleton == flatten(two)[1] and hash(skeleton) == hash(flatten(two)[1])
+    two.note = "other"
+    assert skeleton != flatten(two)[1]
+    made = unflatten(skeleton, leaves)
+    assert isinstance(made, Block) and made.note == "plain" and made.scale is one.scale
+    made(tb.ones((2, 3)))
+    assert made._owner is None and "_jitted" not in vars(made)

@@ -384,3 +384,17 @@ def test_the_generator_belongs_to_nobody_who_imports_it_first() -> None:
     tb.jit(tb.grad(lambda x: tb.sum(first(x))), target="reference")(tb.ones(2))
     outside = tb.ones(2)._cell
     assert made[0].owner is outside.owner is None and made[0].depth == outside.depth
+
+
+def test_numbers_that_differ_in_a_batch_are_not_recorded_inside_of_it() -> None:
+    """One recording would serve every batch with one draw; the batch in the recording, or keys, do."""
+    keys = tb.tensor(np.stack([k.numpy() for k in random.split(random.key(1), 4)]))
+    x, inner = tb.zeros((4,)), tb.jit(lambda v: v + random.uniform(()))
+    with pytest.raises(TraceError, match="different random numbers inside jit inside vmap"):
+        tb.vmap(inner, randomness="different")(x)
+    assert len(set(tb.vmap(inner, randomness="same")(x).tolist())) == 1
+    drawn = tb.vmap(tb.jit(lambda k: random.uniform((), key=k)))(keys)
+    assert drawn.tolist() == [random.uniform((), key=k).item() for k in keys]
+    each = {"randomness": "different"}
+    twice = tb.vmap(lambda u: tb.vmap(lambda v: v + random.uniform(()), **each)(u), **each)
+    assert len(set(tb.jit(twice)(tb.zeros((3, 4))).numpy().ravel().tolist())) == 12

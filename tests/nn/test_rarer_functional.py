@@ -198,14 +198,15 @@ def test_channels_and_pixels_change_places() -> None:
     np.testing.assert_array_equal(F.pixel_shuffle(t(down), 2).numpy(), x)
 
 
+@pytest.mark.parametrize("beta", [0.5, 0.6, 0.75])
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_norms_by_neighbouring_channels(size: int) -> None:
+def test_norms_by_neighbouring_channels(size: int, beta: float) -> None:
     x = RNG.standard_normal((2, 6, 3))
     want = np.empty_like(x)
     for c in range(6):
         near = x[:, max(c - size // 2, 0) : c + (size - 1) // 2 + 1]
-        want[:, c] = x[:, c] / (1.5 + 0.3 / size * (near**2).sum(1)) ** 0.6
-    found = F.local_response_norm(t(x), size, alpha=0.3, beta=0.6, k=1.5)
+        want[:, c] = x[:, c] / (1.5 + 0.3 / size * (near**2).sum(1)) ** beta
+    found = F.local_response_norm(t(x), size, alpha=0.3, beta=beta, k=1.5)
     np.testing.assert_allclose(found.numpy(), want, rtol=1e-9)
 
 

@@ -155,3 +155,19 @@ def test_wrong_uses() -> None:
     tb.jit(lambda: scaler.unscale_(optimizer))()
     with pytest.raises(StateError, match="not in the same recorded function"):
         scaler.step(optimizer)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "cuda", "cuda:1", "mps", None])
+def test_the_scaler_of_a_kind_of_device_is_the_plain_one_or_none(device: str | None, enabled: bool) -> None:
+    """Called as PyTorch does: on the processor all settings count; elsewhere there is nothing to scale."""
+    words = () if device is None else (device,)
+    settings = {"init_scale": 8.0, "growth_factor": 4.0, "backoff_factor": 0.25, "growth_interval": 2}
+    scaler = tb.amp.GradScaler(*words, **settings, enabled=enabled)
+    on = enabled and device is not None and device.startswith("cpu")
+    plain = optim.GradScaler(**settings, enabled=on)
+    assert scaler.state_dict() == plain.state_dict()
+    assert scaler.get_scale() == (8.0 if on else 1.0)
+    assert scaler.scale(tb.tensor(3.0)).item() == (24.0 if on else 3.0)
+    defaults = tb.amp.GradScaler(*words, enabled=enabled)
+    assert defaults.state_dict() == optim.GradScaler(enabled=on).state_dict()

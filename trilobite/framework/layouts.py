@@ -37,6 +37,22 @@ def strides(shape: Shape, view: Sequence[Step]) -> Strides | None:
     return steps
 
 
+def first_element(shape: Shape, view: Sequence[Step]) -> Dim | None:
+    """Which element of the base a view shows first; None if no strides reach its elements."""
+    steps, at = row_major(shape), 0
+    for primitive, attributes in view:
+        for axis, step in enumerate(steps):
+            if primitive.name == "slice":
+                at = at + attributes["start"][axis] * step
+            elif primitive.name == "reverse" and axis in attributes["axes"]:
+                at = at + (shape[axis] - 1) * step
+        shape, found = _RULES[primitive.name](shape, steps, attributes)
+        if found is None:
+            return None
+        steps = found
+    return at
+
+
 def is_row_major(shape: Shape, steps: Strides | None) -> bool:
     """Do the elements follow each other without gaps? Axes of one element have no neighbours."""
     if any(d == 0 for d in shape):

@@ -32,8 +32,6 @@ class TransformedDistribution(Distribution):
                 expected="transforms of tb.distributions.transforms",
             )
         shape = (*base_distribution.batch_shape, *base_distribution.event_shape)
-        for transform in self.transforms:
-            shape = tuple(transform.forward_shape(shape))
         own = ComposeTransform(self.transforms).event_dim
         if own > len(shape):
             raise ArgumentError(
@@ -41,6 +39,8 @@ class TransformedDistribution(Distribution):
                 where=user_location(),
                 expected=f"draws with at least {own} axes",
             )
+        for transform in self.transforms:
+            shape = tuple(transform.forward_shape(shape))
         cut = len(shape) - max(own, len(base_distribution.event_shape))
         super().__init__(shape[:cut], shape[cut:])
         self.has_rsample = base_distribution.has_rsample

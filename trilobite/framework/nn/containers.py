@@ -232,6 +232,10 @@ class _Named(Module):
         del self[key]
         return entry
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The entry of this name, or the default."""
+        return self.__dict__.get(key, default) if key in self._slots else default
+
     def clear(self) -> None:
         for key in list(self._slots):
             del self[key]
@@ -284,6 +288,36 @@ class ParameterDict(_Named):
 
     def _enter(self, key: str, entry: Any) -> None:
         self.register_parameter(key, entry)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The entry of this name; entered first if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take out the one that was entered last."""
+        key = next(reversed(self._slots), None)
+        if key is None:
+            raise _missing(self, "(the last)")
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """Another dict with the same parameters."""
+        return ParameterDict(dict(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """Another dict with these names and one value for all."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
+    def __or__(self, other: Any) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
 
     def extra_repr(self) -> str:
         return "\n".join(f"({n}): {_shown(v)}" for n, v in self.items())

@@ -27,13 +27,16 @@ def axis_in(axis: Any, ndim: int, what: str) -> int:
 
 def size_in(size: Any) -> Dim:
     """The size of an axis as a number, which may be a symbol's."""
-    if isinstance(size, Affine):
-        return size
+    return size if isinstance(size, Affine) else whole(size, f"the size {size!r} of an axis")
+
+
+def whole(number: Any, what: str) -> int:
+    """A number that counts elements; half of one is an error, not the next smaller number."""
     try:
-        found: int = size.__index__()
+        found: int = number.__index__()
     except (AttributeError, TypeError):
         raise _NoAxis(
-            f"the size {size!r} of an axis",
+            what,
             where=user_location(),
             expected="an integer",
             remedy="int() makes one of other numbers and of digits",
@@ -46,7 +49,7 @@ class _NoSuchAxis(ShapeError, IndexError):
 
 
 class _NoAxis(ShapeError, TypeError):
-    """An axis, or its size, that is no integer."""
+    """An axis, its size, or a number of elements that is no integer."""
 
 
 def is_number(x: Any, axes: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.ops.axes import axes_in, axis_in
+from trilobite.framework.ops.axes import axes_in, axis_in, size_in, whole
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, common
 from trilobite.framework.ops.registry import alias, method, op, tensor_op
 from trilobite.framework.ops.shaping import handle, reshape_step
@@ -189,6 +189,7 @@ def tensor_split(x: Any, /, sections: Any, axis: int = 0) -> tuple[Tensor, ...]:
 def narrow(x: Tensor, axis: int, start: int, length: int) -> Tensor:
     """`length` elements of one axis from `start` on, as a view."""
     a = axis_in(axis, x.ndim, "narrow")
+    start, length = (whole(n, f"narrow to {n!r}") for n in (start, length))
     if not 0 <= start <= start + length <= _fixed(x, a, "narrow"):
         raise ShapeError(
             f"narrow of axis {a} to {start}:{start + length}",
@@ -207,6 +208,7 @@ def tile(x: Any, repetitions: Any = (), /, *, dims: Any = None) -> Value:
     x = as_value(x)
     repetitions = repetitions if dims is None else dims
     times = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
+    times = tuple(map(size_in, times))
     n = max(len(times), x.ndim)
     times = (1,) * (n - len(times)) + times
     shape = (1,) * (n - x.ndim) + tuple(x.shape)
@@ -294,7 +296,7 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Value:
             expected="one shift per axis",
         )
     for s, a in zip(shifts, axes, strict=True):
-        x = _rolled(x, s, a)
+        x = _rolled(x, whole(s, f"roll by {s!r}"), a)
     return x
 
 
@@ -308,7 +310,7 @@ def _one(shift: Any) -> int:
                 remedy="name the axes: axis=(...)",
             )
         shift = shift[0]
-    return int(shift)
+    return whole(shift, f"roll by {shift!r}")
 
 
 def _rolled(x: Value, shift: int, a: int) -> Value:
@@ -328,7 +330,7 @@ def rot90(x: Any, /, k: int = 1, axis: Any = (0, 1)) -> Value:
     order = list(range(x.ndim))
     order[a], order[b] = b, a
     turn = table["transpose"]
-    quarter = k % 4
+    quarter = whole(k, f"rot90 by {k!r} quarters") % 4
     if quarter == 2:
         return table["reverse"](x, axes=tuple(sorted((a, b))))
     if quarter == 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import accumulator
+from trilobite.base.dtypes import accumulator, default_float, is_inexact
 from trilobite.framework.ops.linalg_solving import slogdet, solve, solve_triangular
 from trilobite.framework.ops.registry import lift, operators, tensor_op
 from trilobite.framework.ops.shaping import handle
@@ -30,7 +30,7 @@ _MOST = 16
 def matrix_exp(x: Any, /) -> Tensor:
     """e to the power of a square matrix: a Padé approximant of the scaled matrix, squared again and again."""
     a = handle(x)
-    dtype = a.dtype
+    dtype = a.dtype if is_inexact(a.dtype) else default_float
     a = a.to(accumulator(dtype))
     squarings = _squarings(a.detach())
     a = a / operators["exp2"].public(squarings)

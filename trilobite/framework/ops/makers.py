@@ -14,7 +14,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import explains
-from trilobite.framework.ops.axes import axis_in
+from trilobite.framework.ops.axes import axis_in, whole
 from trilobite.framework.ops.creation import without_meaning
 from trilobite.framework.ops.registry import alias, method, operators, tensor_op
 from trilobite.framework.ops.shaping import handle, listed
@@ -94,6 +94,10 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> 
 # -- indices and diagonals -------------------------------------------------------------------------------
 
 
+def _wholes(what: str, *numbers: Any) -> list[int]:
+    return [whole(n, f"{what} of {n!r}") for n in numbers]
+
+
 def _indices(found: tuple[Any, ...], dtype: Any) -> Tensor:
     return wrap(np.stack(found).astype(dt.int64 if dtype is None else dt.as_dtype(dtype)))
 
@@ -101,13 +105,13 @@ def _indices(found: tuple[Any, ...], dtype: Any) -> Tensor:
 @tensor_op(G, methods=())
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **settings: Any) -> Tensor:
     """Rows and columns of what stands on and below a diagonal."""
-    return _indices(np.tril_indices(row, offset, col), dtype)
+    return _indices(np.tril_indices(*_wholes("tril_indices", row, offset, col)), dtype)
 
 
 @tensor_op(G, methods=())
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **settings: Any) -> Tensor:
     """Rows and columns of what stands on and above a diagonal."""
-    return _indices(np.triu_indices(row, offset, col), dtype)
+    return _indices(np.triu_indices(*_wholes("triu_indices", row, offset, col)), dtype)
 
 
 @tensor_op(G)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from trilobite.base import dtypes as dt
+from trilobite.framework.ops.axes import whole
 from trilobite.framework.ops.joining import slice_step
 from trilobite.framework.ops.meeting import as_value, broadcast_to, common
 from trilobite.framework.ops.pointwise import full
@@ -154,7 +155,10 @@ def bincount(x: Any, /, *, weights: Any = None, minlength: int = 0, size: int | 
     x = as_value(x)
     if size is None:
         found = known(x, "bincount", "say how many numbers there are: bincount(x, size=n)")
-        size = max(minlength, int(found.max()) + 1 if found.size else 0)
+        size = max(
+            whole(minlength, f"bincount with minlength={minlength!r}"),
+            int(found.max()) + 1 if found.size else 0,
+        )
     w = full(x.shape, dt.int64, 1) if weights is None else as_value(weights)
     blank = full((size,), w.dtype, 0)
     return table["scatter"](blank, _column(x), w, axes=(0,), kind="add") if size else blank

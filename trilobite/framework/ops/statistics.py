@@ -200,7 +200,8 @@ def histogram(
     edges = bins.numpy() if isinstance(bins, Tensor) else bins
     weights = None if weight is None else handle(weight).detach().numpy().reshape(-1)
     counts, at = np.histogram(x.numpy().reshape(-1), edges, range, density, weights)
-    return wrap(counts.astype(x.dtype)), wrap(at.astype(x.dtype))
+    dtype = x.dtype if dt.is_inexact(x.dtype) else dt.default_float  # edges between integers are none
+    return wrap(counts.astype(dtype)), wrap(at.astype(dtype))
 
 
 @tensor_op(G)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.layouts import row_major
-from trilobite.framework.ops.axes import axes_in, axis_in
+from trilobite.framework.layouts import first_element, row_major
+from trilobite.framework.ops.axes import axes_in, axis_in, whole
 from trilobite.framework.ops.registry import method, operators, tensor_op
 from trilobite.framework.ops.shaping import handle, through
 from trilobite.framework.tensor import Tensor, wrap
@@ -27,8 +28,9 @@ def stride(x: Tensor, dim: int | None = None) -> Any:
 
 @method("storage_offset")
 def storage_offset(x: Tensor) -> int:
-    """0: a tensor begins where its memory does."""
-    return 0
+    """Which element of the memory that it shares a view begins with; 0 for what is no view."""
+    found = first_element(x._peek().shape, x._view or ())
+    return 0 if found is None else int(found)
 
 
 @method("data_ptr")
@@ -94,7 +96,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tens
     """The diagonal of the plane of two axes, as a new last axis; a positive offset is above it. A view."""
     x = handle(x)
     a, b = axes_in((axis1, axis2), x.ndim, "diagonal")
-    return through(x, *diagonal_steps(x.shape, offset, a, b))
+    return through(x, *diagonal_steps(x.shape, operator.index(offset), a, b))
 
 
 @tensor_op(G, name="linalg.diagonal", methods=())
@@ -114,7 +116,7 @@ def matrix_diagonal(x: Any, /, *, offset: int = 0, dim1: int = -2, dim2: int = -
 def select(x: Any, dim: int, index: int) -> Tensor:
     """One slice along an axis, without the axis, as a view."""
     x = handle(x)
-    return x[(slice(None),) * axis_in(dim, x.ndim, "select") + (int(index),)]  # type: ignore[no-any-return]
+    return x[(slice(None),) * axis_in(dim, x.ndim, "select") + (whole(index, f"select of {index!r}"),)]  # type: ignore[no-any-return]
 
 
 @tensor_op(G)

@@ -258,6 +258,8 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Value:
     """x with one value where the mask is true."""
     x, mask = as_value(x), truth(mask)
     dtype = x.dtype
+    if dtype == dt.bool_ and isinstance(value, (int, float)):
+        value = bool(value)
     x, new = together(x, value)
     if dt.kind(x.dtype) == dt.kind(dtype):
         x, new = astype(x, dtype), astype(new, dtype)

@@ -23,7 +23,7 @@ from trilobite.base import pytree
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops import equality, shaping
-from trilobite.framework.ops.axes import axis_in
+from trilobite.framework.ops.axes import axis_in, size_in
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.ops.sorting import extremes, in_order, one_each
@@ -369,7 +369,7 @@ def _repeating() -> None:
     def method(x: Any, *repeats: Any, **kwargs: Any) -> Any:
         if "axis" in kwargs:
             return plain(x, *repeats, **kwargs)
-        times = tuple(int(r) for r in shaping.listed(repeats or (kwargs["repeats"],)))
+        times = tuple(map(size_in, shaping.listed(repeats or (kwargs["repeats"],))))
         if len(times) < x.ndim:
             raise ShapeError(
                 f"x.repeat{times} of a tensor with {x.ndim} dimensions",

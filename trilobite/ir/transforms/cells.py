@@ -238,13 +238,16 @@ def stamped_after(value: Value, time: int, checked: bool = False) -> bool:
 # -- memory that is seen from outside ------------------------------------------------------------------------
 
 _exposed: set[int] = set()  # ids of arrays that own memory which somebody outside may write
+exposures = 0  # how often one has come to them: as long as none does, what was not exposed still is not
 
 
 def expose(array: np.ndarray[Any, Any]) -> None:
     """Note that code outside holds this memory: what is derived from it cannot be kept on trust."""
+    global exposures
     owner = _owner(array)
     if id(owner) not in _exposed:
         _exposed.add(id(owner))
+        exposures += 1
         weakref.finalize(owner, _exposed.discard, id(owner))
 
 

@@ -25,7 +25,9 @@ class ToFloat(Transform):
         array = np.asarray(x)
         if array.dtype.kind not in "iu":
             return array.astype(self.dtype)
-        exact = np.dtype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+        # Rounded twice, a quotient is still the nearest if the wider format has more than twice the bits.
+        narrow = array.dtype.itemsize <= 2 and self.dtype.itemsize <= 4
+        exact = np.dtype(np.float32 if narrow else np.float64)
         scaled: npt.NDArray[Any] = array.astype(exact) / exact.type(np.iinfo(array.dtype).max)
         return scaled.astype(self.dtype)
 

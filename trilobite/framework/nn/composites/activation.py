@@ -33,7 +33,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     where,
     wide,
 )
-from trilobite.framework.ops.meeting import astype
+from trilobite.framework.ops.meeting import as_value, astype
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.composite import Composite, composite
@@ -82,8 +82,15 @@ def _relu_forward(x: Value) -> tuple[Value, tuple[Value]]:
 relu = composite("relu", _relu_forward, lambda kept, cts: [where(le(kept[0], 0), 0, cts[0])])(_relu)
 
 
+def _beside(x: Value, bound: float) -> float:
+    """A whole number stays one beside integers, so that they stay integers."""
+    return int(bound) if bound.is_integer() and not dt.is_inexact(x.dtype) else bound
+
+
 def _hardtanh(x: Value, low: float, high: float) -> Value:
     """x between two bounds."""
+    x = as_value(x)
+    low, high = _beside(x, low), _beside(x, high)
     return where(le(x, low), low, where(ge(x, high), high, x))
 
 
@@ -101,7 +108,8 @@ hardtanh = composite("hardtanh", _hardtanh_forward, _hardtanh_backward)(_hardtan
 @composite("threshold")
 def threshold(x: Value, threshold: float, value: float) -> Value:
     """x above the threshold, else a value."""
-    return where(le(x, threshold), value, x)
+    x = as_value(x)
+    return where(le(x, threshold), _beside(x, value), x)
 
 
 @composite("leaky_relu")

@@ -14,6 +14,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     along,
     average,
+    floating,
     mul,
     rsqrt,
     stop_gradient,
@@ -57,6 +58,7 @@ def _normalise(x: Value, *affine: Value, axes: Axes, places: Axes, eps: float, s
 def _forward(
     x: Value, *affine: Value, axes: Axes, places: Axes, eps: float, stats: bool
 ) -> tuple[Any, tuple[Value, ...]]:
+    x = floating(x)
     hat, scale, mean, variance = _standardised(x, axes, eps)
     out = astype(_affine(hat, affine, places), x.dtype)
     kept = (hat, scale, x, *affine)
@@ -88,6 +90,7 @@ def batch_norm_inference(
     x: Value, mean: Value, variance: Value, *affine: Value, place: int, eps: float
 ) -> Value:
     """Normalisation by given statistics along one axis."""
+    x = floating(x)
     mean, scale = (along(v, (place,), x.ndim) for v in (wide(mean), rsqrt(add(wide(variance), eps))))
     return astype(_affine(mul(sub(wide(x), mean), scale), affine, (place,)), x.dtype)
 
@@ -95,6 +98,7 @@ def batch_norm_inference(
 @composite("rms_norm")
 def rms_norm(x: Value, *affine: Value, axes: Axes, eps: float) -> Value:
     """x divided by its root mean square over the last axes, times the weight."""
+    x = floating(x)
     w = wide(x)
     scale = rsqrt(add(average(mul(w, w), axes, keepdims=True), eps))
     return astype(_affine(mul(w, scale), affine, axes), x.dtype)

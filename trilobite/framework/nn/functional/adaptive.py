@@ -10,7 +10,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.nn.composites.arithmetic import reshape, wide
+from trilobite.framework.nn.composites.arithmetic import floating, reshape, wide
 from trilobite.framework.nn.functional.calling import run, run_many
 from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.functional.pooling import (
@@ -67,6 +67,7 @@ def _adaptive_average(space: int, input: Tensor, output_size: Any) -> Tensor:
         return whole
     even = _even(plane, wanted)
     if even is not None and all(even):
+        input = run(floating, input)
         return _AVERAGES[space - 1](input, even)
     return run(_averaged, input, plane=plane, wanted=wanted)
 
@@ -75,6 +76,7 @@ def _averaged(x: Value, plane: Ints, wanted: Ints) -> Value:
     """Axis by axis the elements of each window, added up; short windows have zeros behind them. Nothing is
     multiplied by zeros: an infinity stays in the windows that hold it.
     """
+    x = floating(x)
     out, first = wide(x), x.ndim - len(plane)
     for axis, (n, m) in enumerate(zip(plane, wanted, strict=True), first):
         windows = _window(n, m)

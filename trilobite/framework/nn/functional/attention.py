@@ -12,7 +12,7 @@ from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import attention as c
-from trilobite.framework.nn.composites.arithmetic import mul, reshape
+from trilobite.framework.nn.composites.arithmetic import floating, mul, reshape
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.dropout import parts
 from trilobite.framework.ops.meeting import broadcast_shapes, broadcast_to, common
@@ -75,7 +75,7 @@ def _attention(
     scale: float | None,
     shared: bool,
 ) -> Value:
-    q, k, v = common(*operands("attention", q, k, v))
+    q, k, v = map(floating, common(*operands("attention", q, k, v)))
     _check(q, k, v, shared)
     if masked and extra[0].dtype != dt.bool_ and not dt.is_float(extra[0].dtype):
         raise DTypeError(
@@ -144,6 +144,7 @@ def rotary_embedding(
 
 
 def _rotary(x: Value, positions: Value | None = None, *, base: float, interleaved: bool) -> Value:
+    x = floating(x)
     if positions is None:
         positions = table["iota"](shape=(x.shape[-2],), dtype=dt.int64, axis=0)
     cos, sin = rotary_angles(positions, int(x.shape[-1]), base, dt.accumulator(x.dtype))

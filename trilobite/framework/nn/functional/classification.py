@@ -17,6 +17,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     average,
     div,
     eq,
+    floating,
     ge,
     lt,
     mul,
@@ -153,7 +154,7 @@ def _nll(
     logs: Value, target: Value, weight: Value | None = None, *, ignore: int, reduction: str, smoothing: float
 ) -> Value:
     check_reduction(reduction)
-    logs = operands("loss", logs)[0]
+    logs = floating(operands("loss", logs)[0])
     dtype, x = logs.dtype, wide(logs)
     axis = 0 if x.ndim == 1 else 1
     counted = ne(target, ignore)
@@ -185,7 +186,7 @@ def _smoothed(
 def _soft(
     x: Value, target: Value, weight: Value | None = None, *, axis: int, reduction: str, smoothing: float
 ) -> Value:
-    x = operands("loss", x)[0]
+    x = floating(operands("loss", x)[0])
     dtype = x.dtype
     logs, t = wide(log_softmax(x, axis=axis)), wide(astype(target, dtype))
     if smoothing:
@@ -219,6 +220,7 @@ def multi_margin_loss(
 def _multi_margin(
     x: Value, target: Value, weight: Value | None = None, *, p: int, margin: float, reduction: str
 ) -> Value:
+    x = floating(x)
     dtype, w = x.dtype, wide(x)
     axis = w.ndim - 1
     column = reshape(target, shape=(*target.shape, 1))

@@ -16,6 +16,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     div,
     eq,
     exp,
+    floating,
     gt,
     log,
     lt,
@@ -56,8 +57,10 @@ def check_reduction(reduction: str, *more: str) -> None:
 
 
 def paired(what: str, x: Value, y: Value) -> tuple[Value, Value, dt.DType]:
-    """Both in one dtype, wide; shapes must agree, since a target that broadcasts is most often a mistake."""
-    x, y = common(*operands("loss", x, y))
+    """Both wide and in one dtype, of floats; shapes must agree, since a target that broadcasts is mostly a
+    mistake.
+    """
+    x, y = (floating(v) for v in common(*operands("loss", x, y)))
     if x.shape != y.shape and y.ndim:
         raise ShapeError(
             f"{what} of shapes {tuple(x.shape)} and {tuple(y.shape)}",
@@ -240,8 +243,6 @@ def poisson_nll_loss(
 
 
 def _poisson(x: Value, y: Value, log_input: bool, full: bool, eps: float, reduction: str) -> Value:
-    if x.dtype not in dt.FLOATS and y.dtype not in dt.FLOATS:
-        x = astype(x, dt.default_float)
     a, b, dtype = paired("poisson_nll_loss", x, y)
     losses = sub(exp(a), mul(b, a)) if log_input else sub(a, mul(b, log(add(a, eps))))
     if full:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from trilobite.base import dtypes as dt
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.activation import logsigmoid
@@ -12,6 +11,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     div,
     eq,
+    floating,
     lt,
     mul,
     neg,
@@ -65,7 +65,7 @@ def margin_ranking_loss(
 
 
 def _margin_ranking(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
-    x1, x2, y = together(x1, x2, y)
+    x1, x2, y = map(floating, together(x1, x2, y))
     z = add(mul(neg(wide(y)), sub(wide(x1), wide(x2))), margin)
     return reduced(at_least_zero(z), reduction, x1.dtype)
 
@@ -78,7 +78,7 @@ def cosine_embedding_loss(
 
 
 def _cosine_embedding(x1: Value, x2: Value, y: Value, margin: float, reduction: str) -> Value:
-    x1, x2 = (v if v.dtype != dt.bool_ else astype(v, dt.default_float) for v in together(x1, x2))
+    x1, x2 = map(floating, together(x1, x2))
     if x1.ndim not in (1, 2) or y.shape != x1.shape[:-1]:
         raise ShapeError(
             f"cosine_embedding_loss of shape {tuple(x1.shape)} with a target of shape {tuple(y.shape)}",
@@ -131,7 +131,7 @@ def _triplet(
     swap: bool,
     reduction: str,
 ) -> Value:
-    anchor, positive, negative = together(anchor, positive, negative)
+    anchor, positive, negative = map(floating, together(anchor, positive, negative))
     near, far = distance(anchor, positive, p, eps), distance(anchor, negative, p, eps)
     if swap:
         other = distance(positive, negative, p, eps)

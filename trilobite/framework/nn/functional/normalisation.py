@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 
+from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
@@ -15,11 +16,13 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     average,
     div,
+    floating,
     maximum,
     mul,
     number,
     power,
     reshape,
+    sqrt,
     sub,
     wide,
     window,
@@ -183,7 +186,8 @@ def rms_norm(
     """Divide by the root mean square over the last axes; eps is the dtype's own unless given."""
     axes = _last("rms_norm", input, normalized_shape)
     if eps is None:
-        eps = float(ml_dtypes.finfo(input.dtype).eps)  # type: ignore[no-untyped-call]
+        dtype = input.dtype if dt.is_inexact(input.dtype) else dt.default_float
+        eps = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
     return run(c.rms_norm, input, weight, axes=axes, eps=eps)
 
 
@@ -241,6 +245,7 @@ def local_response_norm(
 
 
 def _local_response_norm(x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
+    x = floating(x)
     w = wide(x)
     edges = [0] * x.ndim, [0] * x.ndim
     edges[0][1], edges[1][1] = size // 2, (size - 1) // 2
@@ -250,7 +255,17 @@ def _local_response_norm(x: Value, size: int, alpha: float, beta: float, k: floa
     near = window(squares, 1, 0, x.shape[1])
     for i in range(1, size):
         near = add(near, window(squares, 1, i, i + x.shape[1]))
-    return astype(div(w, power(add(mul(near, alpha / size), k), beta)), x.dtype)
+    return astype(div(w, _to_power(add(mul(near, alpha / size), k), beta)), x.dtype)
+
+
+def _to_power(x: Value, exponent: float) -> Value:
+    """By roots where those do: 0.75, which papers chose, is two of them, a fraction of a power's work."""
+    if exponent == 0.5:
+        return sqrt(x)
+    if exponent == 0.75:
+        root = sqrt(x)
+        return mul(root, sqrt(root))
+    return power(x, exponent)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
@@ -260,6 +275,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 
 def _normalize(x: Value, p: float, dim: int | tuple[int, ...], eps: float) -> Value:
     axes = axes_of(dim, x.ndim, "normalize")
+    x = floating(x)
     w = wide(x)
     size = kept(w, norm_of(w, p, axes), axes, keepdims=True)
     return astype(div(w, maximum(size, eps)), x.dtype)

@@ -11,6 +11,7 @@ from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.arithmetic import join, window
 from trilobite.framework.nn.functional.calling import run
+from trilobite.framework.ops.axes import whole
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -24,7 +25,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
     Negative numbers crop.
     """
-    sides = tuple(int(n) for n in pad)
+    sides = tuple(whole(n, f"pad by {n!r}") for n in pad)
     if mode not in MODES:
         raise ArgumentError(
             f"pad(mode={mode!r})", where=user_location(), expected=f"one of {', '.join(MODES)}"

@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.nn.composites.arithmetic import add, along, mul, reshape, transpose, wide
+from trilobite.framework.nn.composites.arithmetic import (
+    add,
+    along,
+    floating,
+    maximum,
+    minimum,
+    mul,
+    reshape,
+    transpose,
+    wide,
+)
 from trilobite.framework.nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -49,7 +60,7 @@ def interpolate(
     corners = bool(align_corners)
     if antialias:
         given = None if size is not None or recompute_scale_factor else scale_factor
-        return _smoothed(input, plane, sizes, given, mode, corners)
+        return run(_of_picture, _smoothed(input, plane, sizes, given, mode, corners), dtype=input.dtype)
     return run(_resampled, input, plane=plane, sizes=sizes, scales=scales, mode=mode, corners=corners)
 
 
@@ -117,12 +128,19 @@ def _resampled(
         for i, (n, m, s) in enumerate(zip(plane, sizes, scales, strict=True)):
             x = _nearest(x, i + 2, n, m, s, 0.5 if mode == "nearest-exact" else 0.0)
         return x
-    out = wide(x)
+    out = wide(floating(x))
     for i in order_of_axes(plane, sizes):
         n, m = plane[i], sizes[i]
         at = _positions(n, m, scales[i], corners)
         out = _cubic(out, i + 2, at, n) if mode == "bicubic" else _linear(out, i + 2, np.maximum(at, 0.0), n)
-    return astype(out, x.dtype)
+    return _of_picture(out, x.dtype)
+
+
+def _of_picture(out: Value, dtype: dt.DType) -> Value:
+    """Bytes are the nearest ones; between other integers lie floats."""
+    if dtype == dt.uint8:
+        return astype(minimum(maximum(table["round"](out), 0.0), 255.0), dtype)
+    return astype(out, dtype) if dt.is_inexact(dtype) else out
 
 
 def order_of_axes(before: Sequence[int], after: Sequence[int]) -> list[int]:
@@ -265,6 +283,7 @@ def _smoothed(
             where=user_location(),
             expected="'bilinear' or 'bicubic'",
         )
+    x = run(floating, x)
     for a, (n, m) in enumerate(zip(plane, sizes, strict=True)):
         factor = scales[a] if isinstance(scales, (tuple, list)) else scales
         weights = wrap(_filters(n, m, factor, mode == "bicubic", corners).astype(x.dtype))

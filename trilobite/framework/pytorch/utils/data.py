@@ -137,6 +137,9 @@ class ChainDataset(IterableDataset[Any]):
         for d in self.datasets:
             yield from d
 
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)
+
 
 def random_split(dataset: Any, lengths: Sequence[Any], generator: Generator | None = None) -> list[Subset]:
     """Parts of a dataset, by numbers of items or by fractions, drawn at random."""
