@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from trilobite.cli.models import feeds as reading
 from trilobite.cli.models.feeds import Pixels, drawn, feeds, sizes_of, sound
 from trilobite.cli.models.subject import Input, ZooSubject, open_model
 from trilobite.cli.models.verbs import apart, described, write_outputs
+from trilobite.framework.checkpoint.durable import NotFoundError, StorageError
 
 onnx = pytest.importorskip("onnx")
 RNG = np.random.default_rng(2)
@@ -297,3 +299,68 @@ def test_a_picture_as_output_is_written_in_its_range(tmp_path: Path, most: float
     write_outputs(str(tmp_path / "out.png"), {"y": image})
     pixels = np.asarray(Image.open(tmp_path / "out.png"))
     assert pixels.shape == (4, 5, 3) and (pixels[2, 3] == (255, 102, 0)).all()
+
+
+def test_a_place_that_cannot_be_written_is_an_error_and_not_a_traceback(model: Path, tmp_path: Path) -> None:
+    nowhere, sizes = tmp_path / "none" / "there", ("--size", "h=8", "--size", "w_=6")
+    for words in (
+        ("optimize", model, "-o", f"{nowhere}.onnx", "--no-compare"),
+        ("convert", model, f"{nowhere}.onnx"),
+        ("run", model, *sizes, "-o", f"{nowhere}.npz"),
+        ("run", model, *sizes, "-o", f"{nowhere}.npy"),
+        ("build", model, *sizes, "-o", f"{nowhere}.tbm"),
+    ):
+        error = call(*words).exception
+        assert isinstance(error, StorageError | NotFoundError), (words, error)
+        assert "No such file or directory" in str(error), words
+
+
+def test_an_input_is_given_once(model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((1, 3, 8, 6), np.float32))
+    done = call("run", model, "-i", f"image={tmp_path / 'a.npy'}", "-i", f"image={tmp_path / 'a.npy'}")
+    assert isinstance(done.exception, ArgumentError)
+    assert "a second file for 'image'" in str(done.exception)
+
+
+def test_labels_that_fit_no_output_are_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    done = call("run", model, "--size", "h=8", "--size", "w_=6", "--labels", tmp_path / "labels.txt")
+    assert isinstance(done.exception, ArgumentError)
+    assert "2 labels" in str(done.exception) and "last axis" in str(done.exception)
+
+
+def test_a_bundle_runs_where_it_was_built_for(model: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "m.tbm"
+    assert call("build", model, "--size", "h=8", "--size", "w_=6", "-o", bundle).exit_code == 0
+    sizes = ("--size", "h=8", "--size", "w_=6")
+    assert json.loads(call("run", bundle, *sizes, "--json").output)["on"] == "cpu"
+    error = call("run", bundle, *sizes, "--on", "dlp:dlp-s").exception
+    assert isinstance(error, ArgumentError) and "built for cpu, not for dlp:dlp-s" in str(error)
+
+
+def test_profile_as_json(model: Path) -> None:
+    done = call("profile", model, "--size", "h=8", "--size", "w_=6", "--repeats", "2", "--json")
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.output)
+    assert facts["on"]["cpu"]["steps"] and facts["on"]["cpu"]["steps"][0]["milliseconds"] >= 0
+    assert isinstance(call("profile", model, "--json", "-o", "x.html").exception, ArgumentError)
+
+
+@pytest.mark.parametrize("agreeing", [(), (True,), (True, True), (True, False), (False, True), (False,)])
+@pytest.mark.parametrize("verb", ["optimize", "compare"])
+def test_one_result_apart_is_enough_to_differ(
+    verb: str, agreeing: tuple[bool, ...], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is 3 if any result is apart, and 0 otherwise, also where nothing was compared."""
+    rows = [apart(f"y{n}", np.zeros(2), np.full(2, float(not same)), 0.5) for n, same in enumerate(agreeing)]
+    if verb == "optimize":
+        monkeypatch.setattr("trilobite.cli.models.files._compared", lambda *_: rows)
+        done = call(verb, model, "-o", tmp_path / "less.onnx", *([] if agreeing else ["--no-compare"]))
+        assert (tmp_path / "less.onnx").is_file()
+    else:
+        left = iter(rows)
+        several = SimpleNamespace(inputs=(), run=lambda values: {row["name"]: np.zeros(2) for row in rows})
+        monkeypatch.setattr("trilobite.cli.models.verbs.open_model", lambda *_: several)
+        monkeypatch.setattr("trilobite.cli.models.verbs.apart", lambda *_: next(left))
+        done = call(verb, "several")
+    assert done.exit_code == (3 if False in agreeing else 0), done.output

@@ -156,6 +156,8 @@ def test_places_are_short_and_clear(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     assert short_path(str(tmp_path / "a" / "net.py")) == "a/net.py"
     assert short_path("/one/two/three/four/net.py") == "three/four/net.py"
+    for long in ("/net.py", "/a/net.py", "/a/b/net.py", "/a/b/c/net.py", "/a/b/c/d/e/f/net.py"):
+        assert short_path(long) == "/".join(long.split("/")[-3:] if long.count("/") > 2 else [long])
     assert place_text(UNKNOWN) == ""
     at = Location(str(tmp_path / "net.py"), 12, "forward")
     assert place_text(at) == "net.py:12 in forward"

@@ -79,6 +79,8 @@ def _files(inputs: Sequence[Input], words: Sequence[str]) -> dict[str, Path]:
             if not free:
                 raise ArgumentError(f"{word}: more files than inputs", expected=", ".join(map(str, inputs)))
             name, path = free[0], word
+        if name in found:
+            raise ArgumentError(f"{word}: a second file for {name!r}", expected="one file for an input")
         found[name] = Path(path)
     return found
 

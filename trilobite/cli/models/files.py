@@ -16,7 +16,8 @@ import typer
 from trilobite.base.errors import ArgumentError
 from trilobite.cli.models.feeds import Pixels, feeds, sizes_of
 from trilobite.cli.models.subject import open_model
-from trilobite.cli.models.verbs import DIFFERENT, apart
+from trilobite.cli.models.verbs import DIFFERENT, WRITTEN, apart
+from trilobite.framework.checkpoint.durable import storage_errors
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON object instead of a line")]
 
@@ -62,7 +63,8 @@ def optimize(
     began = time.perf_counter()
     found = inference.optimize(model)
     rows = _compared(model, found.model, size, tolerance) if compare else []
-    onnx_module().save(found.model, path)
+    with storage_errors("the file could not be written", path, WRITTEN):
+        onnx_module().save(found.model, path)
     seconds = time.perf_counter() - began
     facts = {"nodes": found.after, "before": found.before, "rewrites": dict(found.counts), "outputs": rows}
     said = _said(path, seconds, json_, **facts)
@@ -108,5 +110,6 @@ def convert(
     began = time.perf_counter()
     onnx = onnx_module()
     proto = onnx.load(source) if source.endswith(".onnx") else to_onnx(source, **options)
-    onnx.save(proto, destination)
+    with storage_errors("the file could not be written", destination, WRITTEN):
+        onnx.save(proto, destination)
     return _said(destination, time.perf_counter() - began, json_, nodes=len(proto.graph.node))

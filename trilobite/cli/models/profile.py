@@ -6,6 +6,7 @@ profiles on the terminal, and with `-o report.html` one page with a view of each
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from trilobite.base.errors import ArgumentError
 from trilobite.cli.models.feeds import Pixels
 from trilobite.cli.models.subject import FileSubject, Subject, ZooSubject, open_model
-from trilobite.cli.models.verbs import PROGRAMS, Inputs, Sizes, given
+from trilobite.cli.models.verbs import PROGRAMS, Inputs, Json, Sizes, given
 from trilobite.processor.machine.description import DEFAULT
 
 
@@ -37,33 +38,54 @@ def profile(
     arg: Annotated[list[str] | None, typer.Option(help="of a program: 3, random:f32:8x4, x.npy ...")] = None,
     dim: Annotated[str, typer.Option(help="of a program: its tasks, 16 or 4x4x1")] = "1",
     task: Annotated[str, typer.Option(help="of a program: block, or union1 to union16")] = "block",
+    json_: Json = False,
 ) -> None:
     """Show where the time of a model or program goes: `trilobite profile resnet18 -o report.html`."""
+    if json_ and (output or Path(source).suffix in PROGRAMS):
+        raise ArgumentError("--json with a page or a program", expected="a model, without -o")
     if Path(source).suffix in PROGRAMS:
         _program(source, on, entry, arg, dim, task, output)
         return
-    if repeats < 1:
-        raise ArgumentError(f"{repeats} repeats", expected="at least 1")
-    if against and not output:
-        raise ArgumentError("--against without a page to write", expected="-o PAGE.html beside it")
+    _check(repeats, against, output)
     subjects: list[Any] = []
     traces: list[Path] = []
+    said: dict[str, Any] = {}
     for target in on or ["cpu"]:
         subject = open_model(source, target)
         found = measured(subject, given(subject, input, size, Pixels()), repeats)
-        typer.echo(f"{subject.name} on {target}\n{found}")
+        said[target] = _facts(found)
+        if not json_:
+            typer.echo(f"{subject.name} on {target}\n{found}")
         if output:
             from trilobite.report.network import subjects_of
             from trilobite.report.page import write_traces
 
             subjects += subjects_of(subject.name, found)
             traces += write_traces(Path(output), target, found)
+    if json_:
+        typer.echo(json.dumps({"model": source, "on": said}))
     if output:
         from trilobite.report.page import kept_subjects, write_page
 
         subjects += [kept for page in against or () for kept in kept_subjects(page)]
         for path in (write_page(output, f"{source}: where the time goes", subjects), *traces):
             typer.echo(f"wrote {path}")
+
+
+def _check(repeats: int, against: list[str] | None, output: str) -> None:
+    if repeats < 1:
+        raise ArgumentError(f"{repeats} repeats", expected="at least 1")
+    if against and not output:
+        raise ArgumentError("--against without a page to write", expected="-o PAGE.html beside it")
+
+
+def _facts(found: Any) -> dict[str, Any]:
+    """For programs: what a person would read, and the times of steps where there are any."""
+    from trilobite.inference.session import Profile
+
+    rows = found.rows if isinstance(found, Profile) else ()
+    steps = [{"name": name, "milliseconds": ms} for name, ms in rows]
+    return {"steps": steps, "text": str(found).splitlines()}
 
 
 def _program(

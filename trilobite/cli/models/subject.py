@@ -54,8 +54,9 @@ class FileSubject(Subject):
     def __init__(self, path: Path, target: Any) -> None:
         from trilobite import inference
 
-        self.name, self.target = path.name, target
+        self.name = path.name
         self.session = inference.load(path, target=target)
+        self.target = self.session.target
         self.inputs = tuple(
             Input(i.name, i.type.dtype or np.dtype(np.float32), tuple(i.type.shape or ()))
             for i in self.session.inputs

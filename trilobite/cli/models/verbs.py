@@ -18,8 +18,10 @@ from trilobite.base.errors import ArgumentError, FileError
 from trilobite.cli.models.feeds import Pixels, feeds, numbers, sizes_of
 from trilobite.cli.models.layers import first_apart, layers_apart, other_engine
 from trilobite.cli.models.subject import Array, Subject, open_model
+from trilobite.framework.checkpoint.durable import storage_errors
 
 DIFFERENT = 3  # exit code of `compare`
+WRITTEN = "a path in a directory that is there and may be written to"
 PROGRAMS = (".s", ".dlp", ".mlu", ".py")
 Model = Annotated[str, typer.Argument(help="a model file, or a network of the zoo")]
 Inputs = Annotated[
@@ -67,15 +69,23 @@ def run(
             expected="a model file",
             remedy=f"trilobite kernel run {model} runs a kernel, trilobite profile {model} a program",
         )
+    names = _labels(labels)
     subject = open_model(model, on)
     values = given(subject, input, size, pixels_of(mean, std, raw, bgr))
+    on = subject.target  # of a bundle, the one that it was built for
     began = time.perf_counter()
     found = subject.run(values)
     seconds = time.perf_counter() - began
-    names = _labels(labels)
     rows = {name: described(np.asarray(value), names) for name, value in found.items()}
+    if names and not any("best" in row for row in rows.values()):
+        raise ArgumentError(
+            f"{len(names)} labels in {labels}",
+            expected="as many as some output has along its last axis: "
+            + ", ".join(f"{name} of shape {row['shape']}" for name, row in rows.items()),
+        )
     if output:
-        write_outputs(output, found)
+        with storage_errors("the outputs could not be written", output, WRITTEN):
+            write_outputs(output, found)
     simulated = _simulated(subject)
     if json_:
         typer.echo(json.dumps({"model": model, "on": on, "seconds": seconds, "outputs": rows, **simulated}))
