@@ -42,7 +42,7 @@ def dots(region: Graph) -> str | None:
 
 KINDS: Mapping[str, Kind] = {"loops": Kind("loops", loops), "dot": Kind("dot", dots)}
 ROOTS = {"dot": "dot"}
-FIGURES = {"largest": 64, "constant": 16, "from_memory": 1 << 22, "turned": 1 << 15, "chain": 6}
+FIGURES = {"largest": 64, "constant": 16, "from_memory": 1 << 22, "transposed": 1 << 15, "chain": 6}
 
 
 def fused(text: str) -> Graph:

@@ -13,6 +13,7 @@ import trilobite as tb
 from trilobite.base.errors import ArgumentError, DeviceError, IRError, TrilobiteError
 from trilobite.compiler.program.memory import Interval, _best_fit, pack
 from trilobite.compiler.program.plan import _nested
+from trilobite.compiler.program.program import round_of
 from trilobite.compiler.targets import registry
 from trilobite.compiler.targets.cpu.tools import profiling
 from trilobite.compiler.targets.reference import reference
@@ -67,6 +68,20 @@ def test_a_family_is_asked_for_every_argument() -> None:
     assert list(families()) == sorted(families())
     register("toy", factory)
     assert find("toy:a") is not first  # made anew by whoever came last
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_target_of_a_package_that_is_not_here_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever names a place: the built-in table, or the entry point of another package."""
+    ghosts = {"ghost": "no_such_package:make", "deep": "no_such_package.below:make", "part": "json.none:make"}
+    monkeypatch.setattr(registry, "_places", lambda: ghosts | {"mine": "json:loads"})
+    monkeypatch.setitem(registry._BUILT_IN, "built", "no_such_package.within:make")
+    assert "mine" in families() and not {*ghosts, "built"} & set(families())
+    for name in (*ghosts, "built"):
+        for wanted in (name, f"{name}:argument"):
+            with pytest.raises(DeviceError, match=f"there is no target '{wanted}'") as error:
+                find(wanted)
+            assert str(error.value).count(", mine") == 1 and name not in str(error.value).split("one of ")[1]
 
 
 # -- texts ---------------------------------------------------------------------------------------------------
@@ -213,3 +228,37 @@ def test_control_flow_needs_a_kernel_that_copies() -> None:
     plan: Any = None
     with pytest.raises(IRError, match="planned without a kernel that copies"):
         _nested(e, plan, {}, None)
+
+
+# -- rounds of loops -----------------------------------------------------------------------------------------
+
+
+def rounds_of(*loops: tuple[int, int, bool]) -> float:
+    """The longest round of a program with these loops: elements, operations on each, and whether the end is
+    open."""
+
+    def one(size: int, count: int, is_open: bool) -> tb.Tensor:
+        def body(v: tb.Tensor) -> tb.Tensor:
+            for k in range(count):
+                v = tb.sort(v * 0.5 + k)
+            return v
+
+        start = tb.ones((size,))
+        if is_open:
+            return tb.while_loop(lambda v: tb.max(v) > 1.0, body, start)
+        return tb.scan(lambda c, _: (body(c), None), start, tb.zeros((5,)))[0]
+
+    def f(x: tb.Tensor) -> Any:
+        return [one(*loop) + x for loop in loops]
+
+    return round_of(tb.jit(f).lower(tb.tensor(0.0)).compile().main.program({}).steps)
+
+
+def test_the_longest_round_of_all_loops_counts() -> None:
+    """After how many rounds somebody looks whether to stop follows from it: by the longest, not any."""
+    short, long, wide = (10, 1, True), (10, 4, True), (4000, 2, False)
+    each = [rounds_of(loop) for loop in (short, long, wide)]
+    assert 0 < each[0] < each[1] < each[2]
+    for some in ((0, 1), (1, 0), (0, 2), (2, 1), (1, 2, 0)):
+        assert rounds_of(*((short, long, wide)[n] for n in some)) == max(each[n] for n in some)
+    assert round_of(tb.jit(lambda x: tb.sort(x)).lower(tb.ones(9)).compile().main.program({}).steps) == 0

@@ -13,6 +13,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.compiler.targets.cpu.weights import Weights
+from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.cells import Cell, is_kept_by, put_away
 
 ROWS, COLUMNS = 151, 133  # more than what is too small to put away; no whole number of panels
@@ -94,6 +95,40 @@ def test_writes_are_seen() -> None:
     known = layer.known * np.float32(-2)
     known[3:5] = 7.0
     layer.check(known)
+
+
+def test_writes_from_outside_are_seen_after_many_calls() -> None:
+    """A weight becomes visible between two calls, is let go, and becomes visible again."""
+    layer, known = Layer(), None
+    for number in (0.5, -3.0):
+        for _ in range(3):
+            layer.check(known)
+        held = layer.w.numpy()
+        layer.check(known)
+        held[2:9] = number
+        known = held.copy()
+        layer.check(known)
+        layer.check(known)
+        del held
+
+
+def test_what_nobody_could_write_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, asked = Layer(), [0]
+    is_exposed = cells.is_exposed
+
+    def counted(*args: Any) -> bool:
+        asked[0] += 1
+        return is_exposed(*args)
+
+    monkeypatch.setattr(cells, "is_exposed", counted)
+    with tb.no_grad():
+        results = [layer.f(layer.x) for _ in range(3)]
+        before = asked[0]
+        results += [layer.f(layer.x) for _ in range(4)]
+        assert asked[0] == before
+        results[0].numpy()  # other memory that somebody may write
+        layer.f(layer.x)
+        assert asked[0] > before
 
 
 @pytest.mark.counted

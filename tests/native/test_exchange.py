@@ -126,3 +126,50 @@ def test_who_waits_rests_between_looks() -> None:
         assert block.wait() == UNDERWAY
         looks.append(asked[0] / len(list(link.underway())))
     assert looks[1] <= 12 and looks[0] > 2 * looks[1]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_only_messages_of_the_exchange_at_hand_are_missing(first: int) -> None:
+    """Requests are counted anew after every wait: what was waited for before is not asked about again."""
+    number, pointer, request = ctypes.c_int, ctypes.c_void_p, ctypes.c_int64
+    there: set[int] = set()  # requests are the tags of their messages
+    asked: list[int] = []
+
+    def post(at: int, tag: int) -> int:
+        request.from_address(at).value = tag
+        return 0
+
+    def testall(count: int, requests: int, flag: int, statuses: int) -> int:
+        ctypes.c_int.from_address(flag).value = all(
+            request.from_address(requests + 8 * k).value in there for k in range(count)
+        )
+        return 0
+
+    def status(tag: int, flag: int, status: int) -> int:
+        asked.append(tag)
+        ctypes.c_int.from_address(flag).value = tag in there
+        return 0
+
+    kind = ctypes.CFUNCTYPE(number, pointer, number, pointer, number, number, pointer, pointer)
+    irecv = kind(lambda _a, _n, _t, _peer, tag, _c, at: post(at, tag))
+    others = (
+        ctypes.CFUNCTYPE(number, number, pointer, pointer, pointer)(testall),
+        ctypes.CFUNCTYPE(number, request, pointer, pointer)(status),
+    )
+    at = [ctypes.cast(f, pointer).value or 0 for f in (irecv, irecv, *others)]
+    link = Link(Library(*at, 0, 8, 64))
+    rounds = [[(5, 11)], [(6, 12), (7, 13)], [(8, 14), (9, 15), (5, 16)]]
+    ops: list[Op] = []
+    for messages in rounds:
+        ops += [Receive(OUT, 8, peer, 0, tag) for peer, tag in messages] + [Arrived()]
+    there.update(tag for messages in rounds[:first] for _, tag in messages)
+    out = np.zeros(1)
+    block = run(link, ops, out, out)
+    assert block.state == UNDERWAY
+    peers = [peer for peer, _ in rounds[first]]
+    assert block.missing() == peers and asked == [tag for _, tag in rounds[first]]
+    there.add(rounds[first][0][1])
+    assert block.missing() == peers[1:]
+    there.update(range(20))
+    link.poll()
+    assert block.state == DONE

@@ -143,6 +143,24 @@ def test_a_bar_is_shown_to_those_who_wait_at_a_terminal(
     assert ("compiling kernels" in stream.getvalue()) == shown
 
 
+def test_a_bar_stands_on_standard_error_alone_and_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, error = _Terminal(), _Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", error)
+    monkeypatch.setattr(progress, "PATIENCE", -1)
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "100")):
+        monkeypatch.setenv(name, value)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    with progress.Progress("kernels", 7) as bar:
+        for done in (3, 5):
+            bar.show(done)
+    text = error.getvalue()
+    assert out.getvalue() == "" and "kernels" in text
+    erased = "\x1b[2K"
+    assert text.rindex(erased) > text.rindex("5/7"), "what was drawn last is erased"
+
+
 @pytest.mark.parametrize("cores", [1, 2])
 def test_an_interrupt_while_compiling_leaves_the_kernel_to_be_asked_for_again(
     cores: int, makers: Makers, monkeypatch: pytest.MonkeyPatch

@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compiler.conv.convolutions import native, random, region, types_of
+from tests.compiler.conv.convolutions import lowered, native, random, region, types_of
 from trilobite.base.dtypes import float32
 from trilobite.compiler.targets.cpu.contraction.pooling import lower as pooling
+from trilobite.compiler.targets.cpu.contraction.rowwise import steps
 from trilobite.ir.evaluate import run
+from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.primitive import table
+from trilobite.ir.types import TensorType
 
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 9, 8, 5), {"size": (3, 3), "stride": (2, 2), "low": (1, 1), "high": (1, 1), "dilation": (1, 1)}),
@@ -86,6 +90,57 @@ def test_spread_is_the_transpose_of_a_sum() -> None:
         (got,), (want,) = native(graph, [y], 3), run(graph, [y])
         size = run(graph, [np.abs(y)])[0]
         assert (np.abs(got - want) <= 12 * np.finfo(np.float32).eps * size).all()
+
+
+def _scaled(x: Any, window: dict[str, Any], numbers: tuple[float, ...]) -> Graph:
+    """The largest of windows plus an operand per channel, then by a quotient and a bound of its own."""
+    alone = region("window_last_reduce", types_of([x]), {**window, "kind": "max"})
+    (found,) = alone.outputs
+    shift = Var(TensorType((x.shape[-1],), x.dtype))
+    equations, last = list(alone.equations), found
+
+    def add(name: str, inputs: tuple[Var, ...], **attributes: Any) -> Var:
+        out = Var(found.type)
+        equations.append(Equation(table[name], inputs, attributes, (out,)))
+        return out
+
+    wide = add("broadcast", (shift,), shape=found.type.shape, axes=(found.type.ndim - 1,))
+    last = add("add", (last, wide))
+    for name, number in zip(("div", "minimum", "maximum"), numbers, strict=True):
+        last = add(name, (last, add("full", (), shape=found.type.shape, dtype=x.dtype, value=number)))
+    return Graph((*alone.inputs, shift), equations, (last,))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_numbers_after_a_window_are_no_part_of_its_kernel(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits are those of a kernel that has them inside, which of small floats rounds chains once."""
+    rng = np.random.default_rng(4)
+    for shape, window in WINDOWS:
+        x, shift = random(rng, shape, np.dtype(dtype)), random(rng, shape[-1:], np.dtype(dtype))
+        texts = set()
+        for numbers in ((3.0, 6.0, 0.0), (-0.7, 0.3, 0.0)):
+            graph = _scaled(x, window, numbers)
+            (got,), (want,) = native(graph, [x, shift], 2), run(graph, [x, shift])
+            rough = 4e-3 if dtype == "float16" else 4e-2 if dtype == "bfloat16" else 0
+            np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rough, 0)
+            texts.add(tuple(step.kernel.text for step in lowered(graph).steps))
+            with monkeypatch.context() as inside:
+                inside.setattr(steps, "numbers_apart", lambda epilogue: (epilogue, ()))
+                assert native(graph, [x, shift])[0].tobytes() == got.tobytes()
+        assert len(texts) == 1
+
+
+def test_a_quotient_by_a_power_of_two_stays_in_its_kernel() -> None:
+    shape, window = WINDOWS[0]
+    x = np.zeros(shape, np.float32)
+    texts = {
+        step.kernel.text
+        for number in (4.0, 0.25)
+        for step in lowered(_scaled(x, window, (number, 6.0, 0.0))).steps
+    }
+    assert len(texts) == 2
 
 
 def test_empty_windows() -> None:

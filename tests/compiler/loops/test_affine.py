@@ -17,13 +17,21 @@ from tests.compiler.loops.test_schedule import by_interpreter, by_machine
 from trilobite.base.dtypes import int32
 from trilobite.base.errors import IRError
 from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
-from trilobite.compiler.targets.cpu.loops.dependence import Access, accesses, dependences
+from trilobite.compiler.targets.cpu.loops.dependence import (
+    Access,
+    Dependence,
+    accesses,
+    dependences,
+    starts,
+    turns_over,
+)
 from trilobite.compiler.targets.cpu.loops.index import Index, evaluate, variable
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target, loops
 from trilobite.compiler.targets.cpu.loops.schedule import Schedule
 
 Rng = np.random.Generator
 NAMES = ("i", "j", "k")
+ANY: Any = None  # accesses whose order no question here is about
 
 
 def random_index(rng: Rng, names: list[str], sizes: dict[str, int]) -> tuple[Index, int]:
@@ -152,3 +160,24 @@ def test_ten_thousand_nests(part: int) -> None:
         try_one(seed, seed % 20 == 0)
     for seed in range(40 + 50 * part, 90 + 50 * part):
         check_distances(seed)
+
+
+@pytest.mark.parametrize("around", [(), (0,), (None,), (1,), (0, 2)])
+def test_an_exchange_of_loops_turns_over_what_some_iterations_would(around: tuple[int | None, ...]) -> None:
+    """Of all pairs that a distance allows (an unknown one any): in order before, out of it after."""
+    for distance in product((-2, -1, 0, 1, 2, None), repeat=2):
+        names = [*(f"l{n}" for n in range(len(around))), "i", "j"]
+        d = Dependence(ANY, ANY, tuple(zip(names, (*around, *distance), strict=True)))
+        pairs = list(product(*(range(-2, 3) if each is None else (each,) for each in (*around, *distance))))
+        before = [p for p in pairs if p > (0,) * len(p)]
+        wanted = any((*p[:-2], p[-1], p[-2]) < (0,) * len(p) for p in before)
+        assert turns_over(d, "i", "j") == wanted, (around, distance)
+        assert not turns_over(d, "i", "elsewhere") and not turns_over(d, "elsewhere", "j")
+
+
+@pytest.mark.parametrize("distance", list(product((-1, 0, 1, None), repeat=3)))
+def test_a_loop_separates_what_no_outer_one_does(distance: tuple[int | None, ...]) -> None:
+    names = ("i", "j", "k")
+    d = Dependence(ANY, ANY, tuple(zip(names, distance, strict=True)))
+    for n, name in enumerate(names):
+        assert starts(d, name) == all(each in (0, None) for each in distance[:n])

@@ -227,6 +227,27 @@ def test_running_sums_of_floats() -> None:
     assert_same_bits(found[2], expected[2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lanes_walked_together_are_as_each_alone(dtype: str, reverse: bool) -> None:
+    """Fewer lanes than go together are walked one by one; what is read may be padded."""
+
+    def build(r: Region, x: Any) -> Any:
+        n = x.type.ndim
+        how = dict(axis=n - 1, reverse=reverse)
+        wide = r.pad(x, low=(0,) * (n - 1) + (2,), high=(0,) * (n - 1) + (1,), between=(0,) * n, value=-1.5)
+        kinds = ("sum", "prod", "max", "logsumexp")
+        return (*(r.cumulative(x, kind=k, **how) for k in kinds), r.cumulative(wide, kind="sum", **how))
+
+    for shape in ((8, 1), (9, 33), (31, 5), (2, 11, 17), (3, 16, 64)):
+        region, (x,) = made(build, (shape, dtype))
+        alone, _ = made(build, ((1, shape[-1]), dtype))
+        together = native(region, [x])
+        for place in list(np.ndindex(shape[:-1]))[:: 1 + len(shape)]:
+            for found, one in zip(together, native(alone, [x[place][None]]), strict=True):
+                assert_same_bits(found[place], one[0])
+
+
 def test_a_running_sum_among_others() -> None:
     def build(r: Region, x: Any) -> Any:
         run = r.cumulative(r.neg(x), axis=1, kind="sum", reverse=False)

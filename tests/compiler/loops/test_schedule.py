@@ -17,7 +17,7 @@ from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.loops.combine import scalar_graph
 from trilobite.compiler.targets.cpu.loops.dependence import carried, dependences
 from trilobite.compiler.targets.cpu.loops.emit_llvm import emit, local_offsets
-from trilobite.compiler.targets.cpu.loops.index import Index, divided, variable
+from trilobite.compiler.targets.cpu.loops.index import Index, Quotient, atom_index, divided, variable
 from trilobite.compiler.targets.cpu.loops.interpret import interpret
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target, loop
 from trilobite.compiler.targets.cpu.loops.schedule import Schedule
@@ -242,6 +242,13 @@ def broken(change: Callable[[Nest], Nest], nest: Nest | None = None) -> str:
     with pytest.raises(IRError) as caught:
         verify(change(nest or product_nest()))
     return str(caught.value)
+
+
+def test_the_verifier_does_not_accuse_an_index_whose_bounds_are_wider_than_itself() -> None:
+    """i - 3 (i div 3) is below 3, although i and its quotient alone reach further."""
+    wrapped = i - atom_index(Quotient(i, 3)) * 3
+    s = binary("mul", at("a", wrapped, k), at("b", k, j), to("c", wrapped, j, combine="add"))
+    verify(Nest("ok", product_nest(3, 2, 2).buffers, (loop("i", 99, loop("j", 2, loop("k", 2, s))),)))
 
 
 def test_the_verifier_names_what_is_wrong() -> None:

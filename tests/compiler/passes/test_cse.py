@@ -1,4 +1,4 @@
-"""cse: what is computed twice is computed once, except behind barriers."""
+"""cse: common subexpressions are computed once, except behind barriers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from trilobite.compiler.graph.passes.cse import cse
 from trilobite.compiler.graph.passes.dce import dce
 from trilobite.compiler.graph.passes.inline import inline
 from trilobite.compiler.graph.passes.simplify import simplify
-from trilobite.compiler.graph.passes.sink_shapes import SINKING, TURNING, kept_axes, sink_shapes
+from trilobite.compiler.graph.passes.sink_shapes import SINKING, TRANSPOSED_PRODUCTS, kept_axes, sink_shapes
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.ir.evaluate import run
 from trilobite.ir.types import dim
@@ -112,7 +112,7 @@ def test_before_and_after(rule: str, exact: bool, inputs: str, before: str, afte
 
 
 def test_every_rule_has_a_pair() -> None:
-    assert {r.name for r in (*SINKING, *TURNING)} <= {p[0] for p in PAIRS}
+    assert {r.name for r in (*SINKING, *TRANSPOSED_PRODUCTS)} <= {p[0] for p in PAIRS}
 
 
 KEPT = [

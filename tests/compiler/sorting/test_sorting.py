@@ -11,7 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.dtypes import ALL, COMPLEX, is_float, is_integer
 from trilobite.compiler.graph.fuse import fuse
 from trilobite.compiler.targets.cpu.kinds import kinds as every_kind
-from trilobite.compiler.targets.cpu.sorting.candidates import FEW
+from trilobite.compiler.targets.cpu.sorting.candidates import FEW, FEWEST
 from trilobite.compiler.targets.cpu.sorting.lower import lower_root
 from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
@@ -133,6 +133,31 @@ def test_a_few_of_many(dtype: Any) -> None:
             share = x.shape[-1] // FEW
             for k in (1, 2, 17, share, share + 1):
                 check(graph_of("top_k", [type_of(x)], k=k), [x])
+
+
+def _orders(rng: np.random.Generator, n: int) -> list[Array]:
+    """Lanes whose largest numbers lie together, far apart, everywhere or nowhere."""
+    rising = np.sort(rng.standard_normal(n))
+    periods = np.where(np.arange(n) % 64 == 3, 2.0, 0.0) + rng.integers(0, 3, n)
+    return [rising, rising[::-1], periods, np.zeros(n), np.where(np.arange(n) == n - 1, 5.0, 1.0)]
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.uint8, dt.int64, dt.bfloat16], ids=str)
+def test_a_few_of_lanes_in_any_order(dtype: Any) -> None:
+    """Lengths around whole vectors and around the first that has a bound; lanes side by side as well."""
+    rng = np.random.default_rng(11)
+    for n in (FEWEST - 1, FEWEST, FEWEST + 1, 127, 333, 1030):
+        x = np.stack(_orders(rng, n)).astype(dtype)
+        for k in {0, 1, 3, n // FEW}:
+            check(graph_of("top_k", [type_of(x)], k=k), [x])
+            across = np.ascontiguousarray(x.T)
+            check(graph_of("top_k", [type_of(across)], k=k, axis=0), [across])
+
+
+def test_a_few_of_more_than_are_counted() -> None:
+    """So many candidates that they are sorted byte by byte."""
+    x = np.random.default_rng(12).standard_normal((2, 5003)).astype(np.float32)
+    check(graph_of("top_k", [type_of(x)], k=600), [x])
 
 
 def argsort(shape: Any, dtype: Any, axis: int, counter: Any = dt.int64) -> Graph:

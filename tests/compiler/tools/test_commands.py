@@ -96,7 +96,7 @@ def test_passes_are_listed_with_what_fired() -> None:
     assert [line.split()[0] for line in listed.splitlines()] == [*(name for name, _ in STAGES), "fuse"]
     text = passes_text(graph_of((3, 5), (5, 4)), Usage(options=(("skip", frozenset({"layout"})),)))
     cse = text[text.index("\ncse ") : text.index("\nhoist_scan")]
-    assert re.search(r"\d+ equations  what is computed twice", cse)
+    assert re.search(r"\d+ equations  common subexpressions", cse)
     assert re.search(r"1 dot", cse)
     assert re.search(r"layout +skipped", text)
 

@@ -74,22 +74,26 @@ def _tidy(g: Graph, o: Options, c: Counters) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     Pass("inline", _inline, "calls become their bodies, unless the target runs them whole"),
-    Pass("dce", lambda g, o, c: dce(g, c), "without what nothing needs"),
+    Pass("dce", lambda g, o, c: dce(g, c), "dead code is eliminated"),
     Pass("simplify", _simplify, "canonical forms and algebra"),
-    Pass("fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone"),
-    Pass("cse", lambda g, o, c: cse(g, c), "what is computed twice is computed once"),
-    Pass("integers", lambda g, o, c: integers(g, c), "products between grids multiply bytes"),
-    Pass("hoist_scan", lambda g, o, c: hoist_scan(g, c), "loops without what need not be done in steps"),
-    Pass("hoist_while", lambda g, o, c: hoist_while(g, c), "rounds without what they all do alike"),
+    Pass(
+        "fold_constants", lambda g, o, c: fold_constants(g, c), "what depends on constants alone is computed"
+    ),
+    Pass("cse", lambda g, o, c: cse(g, c), "common subexpressions are computed once"),
+    Pass("integers", lambda g, o, c: integers(g, c), "quantised products multiply bytes"),
+    Pass("hoist_scan", lambda g, o, c: hoist_scan(g, c), "loop-invariant code leaves scans"),
+    Pass("hoist_while", lambda g, o, c: hoist_while(g, c), "loop-invariant code leaves while loops"),
     Pass("sink_shapes", lambda g, o, c: sink_shapes(g, c), "work on small shapes, fewer moves of data"),
-    Pass("linear_to_conv", lambda g, o, c: linear_to_conv(g, c), "linear layers over channels of images"),
+    Pass("linear_to_conv", lambda g, o, c: linear_to_conv(g, c), "linear layers of images as convolutions"),
     Pass("fold_batch_norm", _fold_batch_norm, "scales and shifts of channels go into stable weights"),
     Pass("merge_branches", _merge_branches, "small products of one value become one"),
     Pass("mixed_precision", _mixed_precision, "on request"),
-    Pass("reduce_strength", lambda g, o, c: reduce_strength(g, c), "dear operations by cheap ones"),
+    Pass("reduce_strength", lambda g, o, c: reduce_strength(g, c), "cheaper operations with the same bits"),
     Pass("tidy", _tidy, "simplify, cse and dce once more"),
     Pass(
-        "rematerialise", lambda g, o, c: rematerialise(g, o.memory, c), "within a number of bytes, on request"
+        "rematerialise",
+        lambda g, o, c: rematerialise(g, o.memory, c),
+        "cheap values are computed again to save memory, on request",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""cse: what is computed twice is computed once.
+"""cse: common subexpressions are computed once.
 
 Enters: a graph. Leaves: the graph in which equal equations over equal values are one (the earlier one, with
 its line). A sum is equal to the sum with its operands exchanged. Barriers are never merged, so what

@@ -1,4 +1,4 @@
-"""dce: without what nothing needs.
+"""dce: dead code is eliminated.
 
 Enters: a graph. Leaves: the graph without equations whose results nobody reads. Effects stay. Control flow is
 narrowed from both sides: results that nobody reads are not computed, carries that only feed themselves are
@@ -20,7 +20,7 @@ Task = Generator[Any, Any, Any]  # yields tasks whose results it waits for: regi
 
 
 def dce(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
-    """The graph without what nothing needs."""
+    """The graph without dead code."""
     know_effects(graph)
     found: Graph = _finish(_pruned(graph, graph.outputs, counters))
     return found

@@ -1,4 +1,4 @@
-"""hoist_scan: what a loop need not do step by step is done once, outside.
+"""hoist_scan: loop-invariant code of a scan, and what can be done for all its steps at once, moves outside.
 
 Enters: a graph. Leaves: the graph whose scans
   - take what is the same in every step as a constant: sequences that repeat one value, carries that nothing

@@ -1,4 +1,4 @@
-"""hoist_while: what the rounds of a `while` all do alike is done once, before them.
+"""hoist_while: loop-invariant code of a `while` moves before the loop.
 
 Enters: a graph. Leaves: the graph whose loops take carries that nothing changes as constants, and compute
 what their test or body makes of constants alone before the first round. A loop may have no round at all: what

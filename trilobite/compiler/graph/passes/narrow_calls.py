@@ -1,4 +1,4 @@
-"""narrow_calls: calls that a target keeps whole give only what they compute.
+"""narrow_calls: calls that a target keeps whole return no operand of theirs, and no value twice.
 
 Enters: a graph after `inline`. Leaves: the graph in which no call hands an operand through, or gives one
 value twice: readers take the operand, or the first of the two. (The forward half of a composite gives its

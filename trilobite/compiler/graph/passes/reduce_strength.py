@@ -1,4 +1,4 @@
-"""reduce_strength: dear operations by cheap ones of the same bits.
+"""reduce_strength: expensive operations become cheaper ones with the same bits.
 
 Enters: a graph after the algebra is done (these forms would hide sums of products from it). Leaves: the graph
 with multiplications, quotients and remainders of integers by powers of two as shifts and masks, and doubling

@@ -295,12 +295,12 @@ SINKING = (
     Rule("dot(x, y)", _read_transposed),
     Rule("dot(x, y)", _read_repeated, exact=False),
 )
-TURNING = (Rule("transpose(dot(x, y))", _give_transposed, exact=False),)
-_SINKING, _TURNING = by_head(TABLE, SINKING), by_head(TURNING)
+TRANSPOSED_PRODUCTS = (Rule("transpose(dot(x, y))", _give_transposed, exact=False),)
+_SINKING, _PRODUCTS = by_head(TABLE, SINKING), by_head(TRANSPOSED_PRODUCTS)
 
 
 def sink_shapes(graph: Graph, counters: Counters = UNCOUNTED) -> Graph:
     """The graph with work on the small shape and moves of data removed."""
     # Products first: a transpose that sank below other work could no longer be the product's own.
-    turned = rewrite(graph, _TURNING, counters)
-    return rewrite(dce(rewrite(turned, _SINKING, counters)), _TURNING, counters)
+    written = rewrite(graph, _PRODUCTS, counters)
+    return rewrite(dce(rewrite(written, _SINKING, counters)), _PRODUCTS, counters)

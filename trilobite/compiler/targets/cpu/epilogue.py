@@ -11,10 +11,13 @@ of elements alone are looked through.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trilobite.base.dtypes import DType
+import numpy as np
+
+from trilobite.base.dtypes import DType, is_float
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.math import FUNCTIONS
 from trilobite.compiler.targets.cpu.emit.scalar import emit_scalars, supports
@@ -35,7 +38,7 @@ _GRIDS = ("quantise", "quantise_product", "requantise", "requantise_single", "de
 class RowOperand:
     """An input of the region, read at batch·batch_stride + row·row_stride + column·column_stride elements."""
 
-    input: int  # which input of the region
+    input: int  # which input of the region; -1: a number of the kernel's own
     dtype: DType
     batch_stride: Dim | Product  # a product where two symbolic sizes are multiplied
     row_stride: Dim | Product
@@ -64,6 +67,31 @@ class Epilogue:
     def named(self, kernel: str) -> str:
         """The name of a kernel with what follows in it."""
         return "_".join([kernel, *dict.fromkeys(e.primitive.name for e in self.body.equations)][:5])
+
+
+def numbers_apart(epilogue: Epilogue) -> tuple[Epilogue, tuple[np.ndarray[Any, Any], ...]]:
+    """An epilogue that reads floats of its own from memory, behind its other operands, and those floats: a
+    mean's divisor, say. Kernels that differ in them alone are one kernel. Zero stays, and so do powers of
+    two: dividing by one that is known is multiplying.
+    """
+    body = epilogue.body
+    apart = [e for e in body.equations if _is_apart(e)]
+    if not apart:
+        return epilogue, ()
+    found = tuple(e.outputs[0] for e in apart)
+    rest = [e for e in body.equations if e not in apart]
+    operands = tuple(RowOperand(-1, v.type.dtype, 0, 0, 0) for v in found)
+    moved = Graph((*body.inputs, *found), rest, body.outputs, body.name)
+    numbers = tuple(
+        np.full((1,), e.attributes["value"], v.type.dtype) for e, v in zip(apart, found, strict=True)
+    )
+    return Epilogue(moved, (*epilogue.operands, *operands), epilogue.results), numbers
+
+
+def _is_apart(e: Equation) -> bool:
+    if e.primitive.name != "full" or not is_float(e.outputs[0].type.dtype):
+        return False
+    return abs(math.frexp(e.attributes["value"])[0]) not in (0.0, 0.5)
 
 
 def epilogue_of(region: Graph, root: Equation) -> Epilogue | None:

@@ -27,7 +27,7 @@ def sized(kinds: Mapping[str, Kind], roots: Mapping[str, str]) -> FusionPolicy:
         largest=64,
         constant=1,
         from_memory=1 << 22,  # 16 MiB of float32: more than the part of the last cache that a program has
-        turned=1 << 15,  # 128 KiB of float32: more than a first cache
+        transposed=1 << 15,  # 128 KiB of float32: more than a first cache
         chain=6,
         joined=1 << 15,  # not less than from which on `nests.joins` writes pieces
         codes=True,

@@ -31,11 +31,19 @@ def plain_epilogue(dtype: DType) -> Epilogue:
     return Epilogue(Graph((total,), (), (total,), "epilogue"), (), (dtype,))
 
 
-def epilogue_words(epilogue: Epilogue, result: Operand | None = None) -> EpilogueWords[Content]:
-    """The buffers that an epilogue reads and writes; the only result may go elsewhere than into output 0."""
+def epilogue_words(
+    epilogue: Epilogue, result: Operand | None = None, numbers: Sequence[Operand] = ()
+) -> EpilogueWords[Content]:
+    """The buffers that an epilogue reads and writes; the only result may go elsewhere than into output 0.
+    `numbers` are its last operands, where they are none of the region's inputs.
+    """
+    given = epilogue.operands[: len(epilogue.operands) - len(numbers)]
     return EpilogueWords(
         tuple(result or Operand("out", i) for i, _ in enumerate(epilogue.results)),
-        tuple(OperandWords(Operand("in", o.input), plain_stride(o.row_stride)) for o in epilogue.operands),
+        (
+            *(OperandWords[Content](Operand("in", o.input), plain_stride(o.row_stride)) for o in given),
+            *(OperandWords[Content](at, 0) for at in numbers),
+        ),
     )
 
 

@@ -1,8 +1,8 @@
-"""Rows fetched before their turn: while the dearest pass over a row computes, the next row comes from memory.
+"""Prefetching of rows: while the most expensive pass over a row computes, the next row is fetched.
 
 Enters and leaves: a scheduled nest, with the same meaning. A first pass that computes little waits for
-memory, and the dear one after it leaves memory idle; so the latter asks for what the former will read of the
-next row, and for the lines that later passes of its own row will write.
+memory, and an expensive one after it leaves memory idle. So the expensive pass prefetches what the first one
+reads of the next row, and the cache lines that later passes of its own row write.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Group:
     def kept_shape(self) -> Shape:
         return tuple(self.shape[a] for a in self.kept)
 
-    def turn(self) -> tuple[Index, ...]:
+    def row_index(self) -> tuple[Index, ...]:
         """The index of the row that is being computed."""
         return tuple(variable(f"o{a}") for a in self.kept)
 
@@ -226,11 +226,11 @@ class Groups:
                 sources[v] = Source("any")
         for member in group.roots:
             if member.reduction is not None:
-                sources[member.var] = Source("own", group.turn(), whole=False)
+                sources[member.var] = Source("own", group.row_index(), whole=False)
             elif self.materialised(member.var):
                 return False
         reader = Reader(self.producers, sources, group.ranges("i"), Scalars())
-        index = group.index("i") if root.operand.type.shape == group.shape else group.turn()
+        index = group.index("i") if root.operand.type.shape == group.shape else group.row_index()
         try:
             reader.element(root.operand, index)
         except CannotRead:
@@ -248,7 +248,7 @@ class Groups:
                 if root.write is not None:
                     self._check_write(root.write, sources)
                     continue
-                index = group.index("o") if root.operand.type.shape == group.shape else group.turn()
+                index = group.index("o") if root.operand.type.shape == group.shape else group.row_index()
                 reader.element(root.operand, index)
 
     def _check_write(self, e: Equation, sources: Mapping[Var, Source]) -> None:

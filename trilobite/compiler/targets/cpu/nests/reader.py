@@ -29,12 +29,12 @@ class CannotRead(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value stands. An axis with a `turn` may be read only at that index: the row that is being
+    """Where a value stands. An axis with a `row_index` may be read only at that index: the row that is being
     computed. A buffer that holds such a row alone (`whole` false) has the other axes only.
     """
 
     buffer: str
-    turn: tuple[Index | None, ...] = ()
+    row_index: tuple[Index | None, ...] = ()
     whole: bool = True
 
 
@@ -99,10 +99,10 @@ class Reader:
 
     def _read(self, v: Var, source: Source, index: Indices, guards: Indices) -> Var:
         self.touched.add(v)
-        if any(t is not None and t != i for t, i in zip(source.turn, index, strict=False)):
+        if any(t is not None and t != i for t, i in zip(source.row_index, index, strict=False)):
             raise CannotRead("another row of a value is read than the one that is being computed")
         if not source.whole:
-            index = tuple(i for t, i in zip(source.turn, index, strict=True) if t is None)
+            index = tuple(i for t, i in zip(source.row_index, index, strict=True) if t is None)
         return self.scalars.leaf(Load(source.buffer, index, guards), v.type.dtype)
 
     def needed(self, guards: Sequence[Index]) -> tuple[Indices, bool]:

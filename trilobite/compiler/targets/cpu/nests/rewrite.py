@@ -1,5 +1,5 @@
-"""Regions in the form that nests are built from: places of extremes as two reductions, what is known of
-numbers written down, dead equations gone.
+"""Regions prepared for nests: argmax and argmin become two reductions, an exponential of what is at most zero
+becomes a cheaper one, dead equations are removed.
 
 Enters and leaves: a region, with the same meaning.
 """

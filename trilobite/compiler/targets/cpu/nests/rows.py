@@ -142,15 +142,15 @@ class Rows:
         return [*before, body, *after]
 
     def _kept_targets(self, v: Var, index: tuple[Index, ...], new: dict[Var, Source]) -> list[Target]:
-        turn = tuple(i if a in self.group.kept else None for a, i in enumerate(index))
+        here = tuple(i if a in self.group.kept else None for a, i in enumerate(index))
         names = self.stores.get(v, ())
         if names:
-            new[v] = Source(names[0], turn)
+            new[v] = Source(names[0], here)
             return [Target(name, index) for name in names]
         inner = tuple(self.group.shape[a] for a in self.group.axes)
         row = Buffer(f"row{len(self.locals)}", v.type.dtype, inner, kind="local")
         self.locals.append(row)
-        new[v] = Source(row.name, turn, whole=False)
+        new[v] = Source(row.name, here, whole=False)
         return [Target(row.name, tuple(index[a] for a in self.group.axes))]
 
     def _accumulator(self, r: Root) -> Buffer:
@@ -162,19 +162,19 @@ class Rows:
         """The accumulator becomes the result: in a local, and in memory if somebody else reads it."""
         own = Buffer(self.names[r.var], r.var.type.dtype, (), kind="local")
         self.locals.append(own)
-        turn = self.group.turn()
-        new[r.var] = Source(own.name, turn, whole=False)
+        here = self.group.row_index()
+        new[r.var] = Source(own.name, here, whole=False)
         scalars = Scalars()
         value = scalars.cast(scalars.leaf(Load(acc.name, ()), acc.dtype), own.dtype)
-        targets = [Target(own.name, ()), *(Target(n, turn) for n in self.stores.get(r.var, ()))]
+        targets = [Target(own.name, ()), *(Target(n, here) for n in self.stores.get(r.var, ()))]
         return scalars.statement([value] * len(targets), targets)
 
     def _post(self, r: Root) -> Statement:
         """A result of one element per row."""
         scalars = Scalars()
         reader = Reader(self.producers, self.sources, self.group.ranges("i"), scalars)
-        value = reader.element(r.var, self.group.turn())
-        targets = [Target(n, self.group.turn()) for n in self.stores[r.var]]
+        value = reader.element(r.var, self.group.row_index())
+        targets = [Target(n, self.group.row_index()) for n in self.stores[r.var]]
         return scalars.statement([value] * len(targets), targets)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from trilobite.base.dtypes import DType, accumulator
+from trilobite.base.dtypes import DType, accumulator, is_float
+from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.combine import identity
 from trilobite.compiler.targets.cpu.loops.index import Index, Indirect, Ranges, as_index, atom_index, variable
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target
@@ -169,34 +170,80 @@ def replaced(e: Equation, reader_of: ReaderOf, to: str) -> Node:
 
 
 def running(e: Equation, reader_of: ReaderOf, names: list[str]) -> tuple[Node, tuple[Buffer, ...]]:
-    """Along one axis in order, over the axes behind it side by side."""
+    """Along one axis in order, over the axes behind it side by side; along the last axis several lanes side
+    by side, for each step waits for the one before.
+    """
     x, axis = e.inputs[0], e.attributes["axis"]
     shape, dtype = x.type.shape, working(e)
     inner = shape[axis + 1 :]
+    variables = _variables("o", 0, shape)
+    beside, ranges = _beside(shape, axis, dtype), {f"o{a}": d for a, d in enumerate(shape)}
+    if beside is not None:
+        inner = (beside.together,)
+        ranges |= {beside.block: -(-beside.lanes // beside.together), beside.lane: beside.together}
+        variables = (*variables[: axis - 1], beside.place, variables[axis])
     state = Buffer("state", dtype, inner, kind="local")
     combine = _RUNNING[e.attributes["kind"]]
     start = identity(combine, dtype) if combine != "logaddexp" else float("-inf")
     begin = Scalars()
-    first = begin.statement([begin.number(start, dtype)], [Target("state", _variables("b", axis + 1, shape))])
-    variables = _variables("o", 0, shape)
+    last = [f"b{a}" for a in range(axis + 1, axis + 1 + len(inner))]
+    first = begin.statement([begin.number(start, dtype)], [Target("state", tuple(map(variable, last)))])
     place = variables[axis]
     if e.attributes["reverse"]:
         place = as_index(shape[axis] - 1) - place
     index = (*variables[:axis], place, *variables[axis + 1 :])
     scalars = Scalars()
-    reader = reader_of(scalars, {f"o{a}": d for a, d in enumerate(shape)})
-    value = scalars.cast(reader.element(x, index), dtype)
-    here = Target("state", variables[axis + 1 :])
+    value = scalars.cast(reader_of(scalars, ranges).element(x, index), dtype)
+    here = Target("state", variables[axis + 1 :] if beside is None else (variable(beside.lane),))
     before = scalars.leaf(Load("state", here.index), dtype)
     after = scalars.apply(table[combine], (before, value), dtype, {})
     result = scalars.cast(after, e.outputs[0].type.dtype)
-    step = scalars.statement([after, *[result] * len(names)], [here, *(Target(n, index) for n in names)])
-    fill = looped([f"b{a}" for a in range(axis + 1, len(shape))], inner, first)
+    step: Node = scalars.statement(
+        [after, *[result] * len(names)], [here, *(Target(n, index) for n in names)]
+    )
+    if beside is not None:
+        step = Loop(beside.lane, beside.extent, (step,))
+    fill = looped(last, inner, first)
     walk = looped([f"o{a}" for a in range(axis, len(shape))], shape[axis:], step)
     body: tuple[Node, ...] = (fill, walk)
     for a in reversed(range(axis)):
-        body = (Loop(f"o{a}", (as_index(shape[a]),), body),)
+        blocks = beside is not None and a == axis - 1
+        loop = (beside.block, ranges[beside.block]) if beside and blocks else (f"o{a}", shape[a])
+        body = (Loop(loop[0], (as_index(loop[1]),), body),)
     return _only(body), (state,)
+
+
+_TOGETHER = (
+    32  # bytes of lanes walked together; of more, lines that lie a power of two apart push each other out
+)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Lanes of the last axis that are walked together."""
+
+    lanes: int
+    together: int
+    block: str
+    lane: str
+
+    @property
+    def place(self) -> Index:
+        return variable(self.block) * self.together + variable(self.lane)
+
+    @property
+    def extent(self) -> tuple[Index, ...]:
+        whole, rest = Index(self.together), Index(self.lanes) - variable(self.block) * self.together
+        return (whole,) if self.lanes % self.together == 0 else (whole, rest)
+
+
+def _beside(shape: Shape, axis: int, dtype: DType) -> _Beside | None:
+    """Of floats: a sum of integers is there for the next step at once."""
+    lanes = shape[axis - 1] if axis == len(shape) - 1 and axis > 0 else 0
+    together = _TOGETHER // dtype.itemsize
+    if not isinstance(lanes, int) or lanes < together or not is_float(dtype):
+        return None
+    return _Beside(lanes, together, f"o{axis - 1}_b", "lane")
 
 
 def _only(body: tuple[Node, ...]) -> Node:

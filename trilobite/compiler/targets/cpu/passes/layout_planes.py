@@ -1,4 +1,4 @@
-"""Which convolutions are as quick on values that lie as they are written, estimated.
+"""An estimate of which convolutions are as fast with channels first, as written, as with channels last.
 
 Enters: a `conv`. Leaves: whether the kernel that reads and writes planes (`conv_planes`) takes no longer than
 moving the channels to the end, the direct kernel, and moving the result's channels back. Figures are cycles

@@ -1,4 +1,4 @@
-"""Values of a layout in the orders that they are asked for in, and weights in the forms that kernels take.
+"""Values in each order of axes that their readers ask for, and weights in the forms that kernels take.
 
 Enters: equations of the graph that `layout` rewrites. Leaves: those of the new graph, each form of a value
 made once. What becomes of an equation is decided in `layout`.

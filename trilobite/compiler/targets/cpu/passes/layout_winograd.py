@@ -1,4 +1,4 @@
-"""Which convolutions are quicker by tiles, estimated.
+"""An estimate of which convolutions are faster by Winograd's tiles than directly.
 
 Enters: a `conv`, or of a 3x3 kernel one of its gradients. Leaves: the tile, 0 for none; for larger kernels
 also the source and the weight in the form that `conv_winograd` takes. The figures are those of one core with

@@ -197,14 +197,14 @@ def _read_elsewhere(graph: Graph, chosen: Sequence[Equation]) -> list[Var]:
 
 def _with_loops(graph: Graph, levels: _Levels, loops: Mapping[int, _Part]) -> Graph:
     """Level by level: what does not keep images apart, then the level up to its loop, the loop, the rest."""
-    turn = {id(e): 0 for e in graph.equations}
+    stage = {id(e): 0 for e in graph.equations}
     for at, part in loops.items():
         in_order = enumerate(levels.apart[at])
-        turn.update((id(e), 1 + (n >= part.begin) + (n >= part.end)) for n, e in in_order)
+        stage.update((id(e), 1 + (n >= part.begin) + (n >= part.end)) for n, e in in_order)
     equations: list[Equation] = []
-    for e in sorted(graph.equations, key=lambda e: (levels.level[id(e)], turn[id(e)])):
+    for e in sorted(graph.equations, key=lambda e: (levels.level[id(e)], stage[id(e)])):
         at = levels.level[id(e)]
-        if turn[id(e)] != 2:
+        if stage[id(e)] != 2:
             equations.append(e)
         elif e is levels.apart[at][loops[at].begin]:
             equations += _Loop(levels, levels.apart[at], loops[at]).equations()

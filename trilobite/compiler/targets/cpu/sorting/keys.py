@@ -41,10 +41,10 @@ def compared_bits(dtype: DType) -> int:
 
 
 def signed_key(t: Text, value: Value, dtype: DType, falling: bool) -> Value:
-    """All of it at once, to be compared as a signed number of `compared_bits`."""
-    found, bits = _unsigned(t, value, dtype, falling), compared_bits(dtype)
-    small = found if bits == 64 else t.convert("trunc", found, "i32")
-    return t.xor(small, constant(small.type, 1 << (bits - 1)))
+    """All of it at once, to be compared as a signed number of `compared_bits`; of vectors, lane by lane."""
+    bits = compared_bits(dtype)
+    found = _signed_float(t, value) if is_float(dtype) else _signed_integer(t, value, dtype, bits)
+    return t.not_(found) if falling else found
 
 
 def _bits(dtype: DType) -> int:
@@ -62,6 +62,22 @@ def _integer_key(t: Text, value: Value, dtype: DType, bits: int) -> Value:
     if is_unsigned(dtype) or dtype == bool_:
         return value
     return t.xor(value, constant(value.type, 1 << (bits - 1)))
+
+
+def _signed_integer(t: Text, value: Value, dtype: DType, bits: int) -> Value:
+    if not is_unsigned(dtype) and dtype != bool_:
+        return t.convert("sext", value, f"i{bits}")
+    wide = t.convert("zext", value, f"i{bits}")
+    return t.xor(wide, -(1 << (bits - 1))) if width(value.type) == bits else wide
+
+
+def _signed_float(t: Text, value: Value) -> Value:
+    """Negative numbers with all bits but the first turned round."""
+    raw = t.bits(value)
+    highest = (1 << (width(raw.type) - 1)) - 1
+    raw = t.select(t.fcmp("oeq", value, 0.0), 0, raw)
+    turned = t.xor(raw, t.and_(t.ashr(raw, width(raw.type) - 1), highest))
+    return t.select(t.fcmp("uno", value, value), highest, turned)
 
 
 def _float_key(t: Text, value: Value, bits: int) -> Value:

@@ -143,7 +143,7 @@ def _kernel(form: _Form, words: _Words[str], host: Host) -> NativeKernel:
     for bits in sorted({compared_bits(dtype) for dtype in form.keys}):
         counting.emit_rank(t, bits)
     _Sorting(t, form, read(t, words)).emit()
-    room = max(radix.ROOM, lone_bytes.ROOM, candidates.ROOM, 5 * counting.ROOM)
+    room = max(radix.ROOM, lone_bytes.ROOM, 5 * counting.ROOM)
     return NativeKernel("top_k" if form.falling else "sort", t.module(), scratch=room)
 
 
@@ -174,6 +174,9 @@ class _Sorting:
             for i, dtype in enumerate(self.form.results):
                 self._write(i, dtype, order, source, target)
 
+        def ordered() -> list[Value]:
+            return t.either(few, lambda: [self._few(lanes)], lambda: [self._many(lanes, words, spare)])
+
         def bytes_alone() -> None:
             for i in range(len(self.form.results)):
                 result = t.address(w.results[i].to, target)
@@ -182,44 +185,63 @@ class _Sorting:
         if self.form.alone and self.form.keys[0] in lone_bytes.BYTES:
             t.either(few, lambda: write(self._few(lanes)), bytes_alone)
             return
-        (order,) = t.either(few, lambda: [self._few(lanes)], lambda: [self._many(lanes, words, spare)])
-        write(order)
+        if not self.form.falling:
+            write(*ordered())
+            return
+        worth = candidates.is_worth(t, w.n, w.kept)
+        write(*t.either(worth, lambda: [self._first(lanes[0], words, spare)], ordered))
 
     @property
     def _of_bytes(self) -> bool:
         return all(key_bytes(dtype) == 1 for dtype in self.form.keys)
 
+    def _first(self, lane: Value, words: Value, spare: Value) -> Value:
+        """Words in order of those that can be wanted."""
+        t, w, dtype = self.t, self.w, self.form.keys[0]
+        bits = compared_bits(dtype)
+
+        def read(place: Value, together: int) -> Value:
+            value = t.load(dtype, t.address(lane, t.mul(place, w.inner), dtype), together)
+            return signed_key(t, value, dtype, falling=False)
+
+        candidates.fill(t, bits, read, w.n, t.icmp("eq", w.inner, 1), spare)
+        n = candidates.emit_candidates(t, bits, spare, w.n, w.kept, words)
+        few = t.icmp("sle", n, counting.FEW)
+        (order,) = t.either(
+            few,
+            lambda: [self._few([lane], words, n)],
+            lambda: [self._by_bytes([lane], words, spare, n, filled=True)],
+        )
+        return order
+
     def _many(self, lanes: list[Value], words: Value, spare: Value) -> Value:
-        """Words in order, a place in the lower half of each."""
-        t, n, first = self.t, self.w.n, not self.form.falling
-        if not first:
-            n = candidates.emit_candidates(
-                t, lambda at: self._first_bits(lanes[0], at), n, self.w.kept, words
-            )
+        return self._by_bytes(lanes, words, spare, self.w.n, filled=False)
+
+    def _by_bytes(
+        self, lanes: list[Value], words: Value, spare: Value, n: Value, *, filled: bool
+    ) -> Value:  # fmt: skip
+        """Words in order, a place in the lower half of each; whether places are there already."""
+        t = self.t
         for lane, dtype in zip(reversed(lanes), reversed(self.form.keys), strict=True):
             for half in halves(dtype):
                 with t.loop(0, n, name="fill") as i:
                     at = t.address(words, i.index, int64)
-                    place = i.index if first else t.and_(t.load_type("i64", at), MASK)
+                    place = t.and_(t.load_type("i64", at), MASK) if filled else i.index
                     found = key(t, self._load(lane, place, dtype), dtype, half, self.form.falling)
                     t.store_type(t.or_(t.shl(found, 32), place), at)
                 count = t.constant("i64", key_bytes(dtype))
                 ready = t.call("arrange", words, spare, n, count, t.scratch, result="ptr")
                 words, spare = ready, t.select(t.icmp("eq", ready, spare), words, spare)
-                first = False
+                filled = True
         return words
 
-    def _first_bits(self, lane: Value, place: Value) -> Value:
-        dtype = self.form.keys[0]
-        found = key(self.t, self._load(lane, place, dtype), dtype, halves(dtype)[-1], True)
-        return self.t.lshr(found, max(8 * key_bytes(dtype) - candidates.BITS, 0))
-
-    def _few(self, lanes: list[Value]) -> Value:
-        """Places in order; everything is in scratch."""
-        t, n = self.t, self.w.n
+    def _few(self, lanes: list[Value], given: Value | None = None, count: Value | None = None) -> Value:
+        """Places in order, of all or of those given; everything is in scratch."""
+        t, n = self.t, self.w.n if count is None else count
         keys, places, target, room = (t.address(t.scratch, i * counting.ROOM) for i in range(4))
         with t.loop(0, n, name="place") as i:
-            t.store_type(i.index, t.address(places, i.index, int64))
+            place = i.index if given is None else t.load_type("i64", t.address(given, i.index, int64))
+            t.store_type(place, t.address(places, i.index, int64))
         for lane, dtype in zip(reversed(lanes), reversed(self.form.keys), strict=True):
             bits = compared_bits(dtype)
             counting.fill_up(t, keys, n, bits)

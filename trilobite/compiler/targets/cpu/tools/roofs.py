@@ -31,7 +31,7 @@ from trilobite.native.pool import threads
 
 VERSION = 2
 CHAINS = 12  # independent ones: enough to hide the latency of two units of five cycles each
-_TURNS = 1 << 19  # of every chain: long beside the time in which another thread wakes
+_ITERATIONS = 1 << 19  # of every chain: long beside the time in which another thread wakes
 SIZES = tuple(1 << b for b in range(14, 28))  # bytes of all three arrays together
 _TRAFFIC = 16 << 20  # bytes that one run moves, at least
 _ROUNDS = 1000
@@ -94,7 +94,7 @@ def _best(a: Roofline, b: Roofline) -> Roofline:
 
 
 def peak_text(host: Host, dtype: DType) -> str:
-    """Per unit `_TURNS` rounds of independent multiply-adds; the sums are stored so that none is dropped.
+    """Per unit `_ITERATIONS` rounds of independent multiply-adds; sums are stored so that none is dropped.
     In the widest registers that any kernel sums in: those of tiles.
     """
     t, lanes = Text(host), host.tile_lanes(dtype.itemsize)
@@ -103,10 +103,10 @@ def peak_text(host: Host, dtype: DType) -> str:
     slope, step = t.constant(kind, 0.5), t.constant(kind, 0.25)
     with t.loop(t.begin, t.end, name="unit") as unit:
         start = [t.constant(kind, float(i)) for i in range(CHAINS)]
-        with t.loop(0, _TURNS, carried=start, name="turn") as turn:
-            turn.next(*(t.fma(x, slope, step) for x in turn.values))
-        total = turn.results[0]
-        for x in turn.results[1:]:
+        with t.loop(0, _ITERATIONS, carried=start, name="iteration") as iteration:
+            iteration.next(*(t.fma(x, slope, step) for x in iteration.values))
+        total = iteration.results[0]
+        for x in iteration.results[1:]:
             total = t.fadd(total, x)
         t.store_type(total, t.address(out, t.mul(unit.index, 64)), dtype.itemsize)
     return t.module()
@@ -136,7 +136,7 @@ def triad_text(host: Host) -> str:
 def _peak(host: Host, dtype: DType, count: int) -> float:
     out = zeros(64 * count, np.uint8)
     seconds = _quickest(peak_text(host, dtype), [int(out.ctypes.data)], count, out)
-    return 2.0 * count * _TURNS * CHAINS * host.tile_lanes(dtype.itemsize) / seconds
+    return 2.0 * count * _ITERATIONS * CHAINS * host.tile_lanes(dtype.itemsize) / seconds
 
 
 def _triad(host: Host, size: int, count: int) -> float:

@@ -18,7 +18,7 @@ from trilobite.compiler.targets.cpu.contraction.rowwise.tile import Combine
 from trilobite.compiler.targets.cpu.contraction.tables import Array, axis_words, even_block, tables, tap_words
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS, Tiling
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms, read
-from trilobite.compiler.targets.cpu.epilogue import Epilogue
+from trilobite.compiler.targets.cpu.epilogue import Epilogue, numbers_apart
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
 from trilobite.compiler.targets.cpu.tuning.choices import choice
 from trilobite.native.host import Host
@@ -42,18 +42,29 @@ class Rows:
 
 def lower_rowwise(rows: Rows, tile: Tiling, epilogue: Epilogue, host: Host) -> Lowering:
     p = rows.problem
-    constants: list[Array] = [np.full(max(p.channels, 1), rows.outside, tile.operand)]
+    # A filter's epilogue runs for every few products: its numbers stay in registers.
+    after, numbers = (epilogue, ()) if rows.combine == "filter" else numbers_apart(epilogue)
+    constants: list[Array] = [np.full(max(p.channels, 1), rows.outside, tile.operand), *numbers]
+    apart = tuple(Operand("constant", 1 + i) for i, _ in enumerate(numbers))
     steps = []
     for part in p.parts:
         if part.positions == 0 or p.batch == 0 or p.channels == 0:
             continue
         constants += tables(p, part, tile.operand.itemsize)
-        steps.append(_step(rows, part, tile, epilogue, len(constants) - 2, host))
+        steps.append(_step(rows, part, tile, after, apart, len(constants) - 2, host))
     why = f"rows of {p.channels} channels, {rows.combine} over {len(p.parts)} set(s) of taps"
     return Lowering(tuple(steps), (), tuple(constants), why=why)
 
 
-def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, host: Host) -> Step:
+def _step(
+    rows: Rows,
+    part: Part,
+    tile: Tiling,
+    epilogue: Epilogue,
+    numbers: tuple[Operand, ...],
+    table: int,
+    host: Host,
+) -> Step:
     p, taps = rows.problem, part.tap_count
     images, outer = p.images
     pixels = part.positions * images
@@ -67,7 +78,8 @@ def _step(rows: Rows, part: Part, tile: Tiling, epilogue: Epilogue, table: int, 
     words: RowWords[Content] = RowWords(
         Operand("in", rows.inputs[0]), Operand("in", rows.inputs[1]) if rows.combine == "filter" else None,
         tap_words(0, table),
-        epilogue_words(epilogue), rows_at=rows_at, places_at=places_at, blocks=blocks, block=block,
+        epilogue_words(epilogue, None, numbers),
+        rows_at=rows_at, places_at=places_at, blocks=blocks, block=block,
         pixels=pixels, taps=taps, width=p.channels, image=p.image, image_rows=math.prod(p.out),
         axes=axis_words(p, part),
     )  # fmt: skip

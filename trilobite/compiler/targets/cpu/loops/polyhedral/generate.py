@@ -7,8 +7,8 @@ becomes a loop of at most one iteration.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from trilobite.base.errors import IRError
@@ -33,7 +33,7 @@ class Reader:
         self.isl, self.placed, self.names = islpy(), placed, names
         self.kinds, self.ops = self.isl.ast_node_type, self.isl.ast_expr_op_type
         self.ranges: dict[str, int] = {}
-        self.taken: Counter[str] = Counter()
+        self.taken: set[str] = set()
         self.calls: list[tuple[int, list[Index]]] = []  # in order of the text: statement, iteration
 
     def nodes(self, tree: Any, scope: Scope) -> tuple[Node, ...]:
@@ -54,9 +54,11 @@ class Reader:
 
     def _loop(self, tree: Any, scope: Scope) -> tuple[Node, ...]:
         iterator = tree.for_get_iterator().get_id().name
-        first = self._several(tree.for_get_init(), scope, self.ops.max)
         if tree.for_is_degenerate():
-            return self.nodes(tree.for_get_body(), {**scope, iterator: first[0]})
+            cases = self._cases(tree.for_get_init(), scope)
+            parts = (self._where(g, tree.for_get_body(), {**scope, iterator: value}) for g, value in cases)
+            return tuple(node for part in parts for node in part)
+        first = self._several(tree.for_get_init(), scope, self.ops.max)
         step = tree.for_get_inc().get_val().to_python()
         last = tree.for_get_cond()
         behind = 1 if last.get_op_type() == self.ops.le else 0
@@ -88,9 +90,12 @@ class Reader:
     def _condition(self, tree: Any, scope: Scope) -> tuple[Node, ...]:
         if tree.if_has_else():
             raise _unknown(tree)
-        holds = tuple(i + 1 for i in self._guards(tree.if_get_cond(), scope))
-        body = self.nodes(tree.if_get_then(), scope)
-        return (Loop(self._name("if"), (Index(1), *holds), body),)
+        return self._where([*self._guards(tree.if_get_cond(), scope)], tree.if_get_then(), scope)
+
+    def _where(self, guards: Sequence[Index], tree: Any, scope: Scope) -> tuple[Node, ...]:
+        """Nodes that run where no guard is negative."""
+        body = self.nodes(tree, scope)
+        return (Loop(self._name("if"), (Index(1), *(g + 1 for g in guards)), body),) if guards else body
 
     def _statement(self, call: Any, scope: Scope) -> Node:
         number = int(call.get_op_arg(0).get_id().name[1:])
@@ -110,9 +115,11 @@ class Reader:
         return self.names[int(tree.user_get_expr().get_op_arg(0).get_id().name[1:])][depth]
 
     def _name(self, wanted: str) -> str:
-        """Loops that isl cut in parts are told apart by a number."""
-        self.taken[wanted] += 1
-        return wanted if self.taken[wanted] == 1 else f"{wanted}_{self.taken[wanted]}"
+        """Loops that isl cut in parts are told apart by a number, if no other loop has such a name."""
+        free = (f"{wanted}_{k}" for k in count(2))
+        name = wanted if wanted not in self.taken else next(n for n in free if n not in self.taken)
+        self.taken.add(name)
+        return name
 
     # -- expressions ---------------------------------------------------------------------------------------
 
@@ -126,6 +133,18 @@ class Reader:
         if self._is(e, by):
             return [i for k in range(e.get_op_n_arg()) for i in self._several(e.get_op_arg(k), scope, by)]
         return [self._index(e, scope)]
+
+    def _cases(self, e: Any, scope: Scope) -> Iterator[tuple[list[Index], Index]]:
+        """The values of the only iteration of a loop, each with what must not be negative for it."""
+        if not self._is(e, self.ops.cond, self.ops.select):
+            yield [], self._several(e, scope, self.ops.max)[0]
+            return
+        holds = list(self._guards(e.get_op_arg(0), scope))
+        for more, value in self._cases(e.get_op_arg(1), scope):
+            yield [*holds, *more], value
+        for k, guard in enumerate(holds):  # the first that does not hold
+            for more, value in self._cases(e.get_op_arg(2), scope):
+                yield [*holds[:k], guard * -1 - 1, *more], value
 
     def _is(self, e: Any, *ops: Any) -> bool:
         return e.get_type() == self.isl.ast_expr_type.op and e.get_op_type() in ops

@@ -37,6 +37,11 @@ def islpy() -> Any:
     return package
 
 
+def parts(items: Any) -> list[Any]:
+    """One of isl's lists."""
+    return [items.get_at(k) for k in range(len(items))]
+
+
 @dataclass(frozen=True)
 class Placed:
     """A statement, the loops around it from the outside, and where each of these stands in the text."""

@@ -17,10 +17,12 @@ from trilobite.compiler.targets.cpu.loops.dependence import Dependence
 from trilobite.compiler.targets.cpu.loops.index import Index
 from trilobite.compiler.targets.cpu.loops.ir import Loop, Nest
 from trilobite.compiler.targets.cpu.loops.polyhedral.generate import Reader
-from trilobite.compiler.targets.cpu.loops.polyhedral.model import affine, islpy
+from trilobite.compiler.targets.cpu.loops.polyhedral.model import affine, islpy, parts
 from trilobite.compiler.targets.cpu.loops.polyhedral.relations import Relations, written_time
+from trilobite.compiler.targets.cpu.loops.polyhedral.shadows import shadow
 
-PATIENCE = 2_000_000  # steps of isl's solver, some seconds, before a search is given up
+SEARCH = 30_000  # steps of isl's solver before a search is given up: their numbers grow, more would take long
+WRITING = 4_000_000  # the same of all that comes before and after it
 LARGEST = 4  # by how much a found row may multiply a loop: more means skewing beyond use
 
 
@@ -72,8 +74,9 @@ def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
     context = found.context
     context.set_tile_scale_tile_loops(0)
     context.set_tile_shift_point_loops(1)
+    context.set_schedule_whole_component(1)  # joining parts one by one eliminates variables without end
     context.set_schedule_max_coefficient(LARGEST)
-    context.set_max_operations(PATIENCE)
+    _limit(found, WRITING)
     try:
         return _tiled(found, sizes)
     except found.isl.Error as error:
@@ -85,10 +88,18 @@ def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
         ) from None
 
 
+def _limit(found: Relations, steps: int) -> None:
+    found.context.reset_operations()
+    found.context.set_max_operations(steps)
+
+
 def _tiled(found: Relations, sizes: Sequence[int]) -> Nest:
-    near = found.dependences
+    near = shadow(found.dependences)
     wanted = found.isl.ScheduleConstraints.on_domain(found.domain)
-    order = wanted.set_validity(near).set_proximity(near).set_coincidence(near).compute_schedule()
+    wanted = wanted.set_validity(near).set_proximity(near).set_coincidence(near)
+    _limit(found, SEARCH)
+    order = wanted.compute_schedule()
+    _limit(found, WRITING)
     bands = _Bands(found, sizes)
     bands.collect(order.get_root(), range(len(found.placed)))
     order = order.get_root().map_descendant_bottom_up(bands.tile).get_schedule()
@@ -129,7 +140,7 @@ class _Bands:
     def collect(self, node: Any, numbers: Sequence[int]) -> None:
         """The names of the loops around each statement, from the outside."""
         if node.get_type() == self.isl.schedule_node_type.filter:
-            inside = {_number(s) for s in _parts(node.filter_get_filter().get_set_list())}
+            inside = {_number(s) for s in parts(node.filter_get_filter().get_set_list())}
             numbers = [n for n in numbers if n in inside]
         elif self._is_band(node):
             for n in numbers:
@@ -144,15 +155,11 @@ class _Bands:
         out = []
         loops = self.found.placed[number].loops
         for k in range(rows.dim(self.isl.dim_type.out)):
-            each = _parts(rows.get_union_pw_aff(k).get_pw_aff_list())
+            each = parts(rows.get_union_pw_aff(k).get_pw_aff_list())
             row = next(r for r in each if _number(r.domain()) == number)
             used = [v.var for j, v in enumerate(loops) if row.involves_dims(self.isl.dim_type.in_, j, 1)]
             out.append("_".join(reversed(used)) or "once")
         return out
-
-
-def _parts(items: Any) -> list[Any]:
-    return [items.get_at(k) for k in range(len(items))]
 
 
 def _number(iterations: Any) -> int:
