@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 
@@ -67,21 +67,26 @@ def texts(path: str, text: str, numbers: Mapping[str, int]) -> dict[int, str]:
     }
 
 
-def planted(file: str, path: str, text: str, numbers: Mapping[str, int], call: str, entry: int) -> CodeType:
+def planted(
+    file: str, path: str, text: str, numbers: Mapping[str, int], call: str, entry: Callable[[str], int]
+) -> CodeType:
     """The file's code in which each named change is `new if call(number) else old`, and whose functions begin
-    with `call(entry)`; lines stay where they are.
+    with `call(entry(name))`; lines stay where they are.
     """
     tree = ast.parse(text)
     changes: dict[int, list[tuple[int, str]]] = {}
     for mutant, node in _placed(path, text, tree):
         if mutant.name in numbers:
             changes.setdefault(id(node), []).append((numbers[mutant.name], mutant.new))
-    _Plant(changes, call, entry).visit(tree)
+    scopes = _scopes(tree)
+    _Plant(changes, call, lambda node: entry(scopes[id(node)])).visit(tree)
     return compile(ast.fix_missing_locations(tree), file, "exec")
 
 
 class _Plant(ast.NodeTransformer):
-    def __init__(self, changes: Mapping[int, list[tuple[int, str]]], call: str, entry: int) -> None:
+    def __init__(
+        self, changes: Mapping[int, list[tuple[int, str]]], call: str, entry: Callable[[ast.AST], int]
+    ) -> None:
         self.changes = changes
         self.call = call
         self.entry = entry
@@ -93,7 +98,7 @@ class _Plant(ast.NodeTransformer):
             for part in (inner, *ast.walk(inner.test), *ast.walk(inner.body)):
                 ast.copy_location(part, node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            entered = ast.copy_location(ast.Expr(self._asked(self.entry)), node)
+            entered = ast.copy_location(ast.Expr(self._asked(self.entry(node))), node)
             node.body.insert(ast.get_docstring(node, clean=False) is not None, entered)
         return inner
 
@@ -133,6 +138,14 @@ def _scopes(tree: ast.AST) -> dict[int, str]:
             name = f"{outer}.{node.name}" if outer else node.name
             scopes.update((id(inner), name) for inner in ast.walk(node))
     return scopes
+
+
+def scopes_of(text: str) -> list[str]:
+    """The names of a file's functions, with those of what they stand in."""
+    tree = ast.parse(text)
+    scopes = _scopes(tree)
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return sorted({scopes[id(node)] for node in found})
 
 
 def _late(tree: ast.AST) -> set[int]:

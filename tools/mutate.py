@@ -20,10 +20,8 @@ import argparse
 import hashlib
 import json
 import marshal
-import math
 import os
 import random
-import re
 import subprocess
 import time
 from collections import Counter
@@ -33,9 +31,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools import witnesses
+from tools import reach, witnesses
 from tools.mutants import Mutant, mutants_of, planted, texts
 from tools.planted import CALL, SITE
+from tools.rooms import DEFAULTS, ROOMS, TEXTS, WALKS, is_own, room_of
 from tools.witnesses import QUICK, WHOLE, Bounds, Trial
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,64 +43,9 @@ KNOWN = ROOT / "tools" / "equivalent_mutants.txt"
 BEGIN, END = "<!-- campaign -->", "<!-- end of campaign -->"  # around the table of the page
 PATIENCE = 3.0  # seconds of processor time for fixtures and first calls
 SLOWER = 6  # times what they took asleep: then a mutant hangs
-OWN = 4.0  # so much more are the words of its room's tests worth
-VOTES = 4  # files of tests that a mutant's names choose
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+COMPARES = "test_defaults_are_as_kept"
+LONG = 60.0  # seconds of processor time to import the whole package
 ENTRIES = 1_000_000  # numbers from here on mean: a function of this file was entered
-# room -> folders of its own tests; the most specific prefix of a file's path decides.
-ROOMS: dict[str, tuple[str, ...]] = {
-    "trilobite/base": ("tests/errors", "tests/spine"),
-    "trilobite/native": ("tests/native",),
-    "trilobite/ir": ("tests/ir", "tests/spine"),
-    "trilobite/framework": ("tests/framework", "tests/spine", "tests/errors", "tests/habits"),
-    "trilobite/framework/ops": ("tests/framework", "tests/array_api"),
-    "trilobite/framework/nn": ("tests/nn",),
-    "trilobite/framework/optim": ("tests/optim",),
-    "trilobite/framework/data": ("tests/data",),
-    "trilobite/framework/checkpoint": ("tests/checkpoint",),
-    "trilobite/framework/distributions": ("tests/framework", "tests/nn"),
-    "trilobite/framework/logs": ("tests/logs",),
-    "trilobite/framework/metrics": ("tests/metrics",),
-    "trilobite/framework/pytorch": ("tests/habits",),
-    "trilobite/framework/quantization": ("tests/quantization",),
-    "trilobite/framework/random": ("tests/framework",),
-    "trilobite/compiler": ("tests/compiler",),
-    "trilobite/compiler/graph": ("tests/compiler",),
-    "trilobite/compiler/program": ("tests/compiler",),
-    "trilobite/compiler/targets": ("tests/compiler",),
-    "trilobite/compiler/targets/cpu": ("tests/compiler",),
-    "trilobite/compiler/targets/dlp": ("tests/compiler", "tests/dlp"),
-    "trilobite/processor": ("tests/processor",),
-    "trilobite/processor/isa": ("tests/processor",),
-    "trilobite/processor/lang": ("tests/lang",),
-    "trilobite/processor/machine": ("tests/processor",),
-    "trilobite/processor/sim": ("tests/processor",),
-    "trilobite/processor/tools": ("tests/processor",),
-    "trilobite/inference": ("tests/inference",),
-    "trilobite/report": ("tests/report",),
-    "trilobite/apps": ("tests/apps",),
-    "trilobite/cli": ("tests/cli", "tests/project"),
-    "trilobite/zoo": ("tests/zoo",),
-    "trilobite/cluster": ("tests/cluster",),
-    "trilobite/dlp": ("tests/dlp",),
-}
-
-
-# Files for students: their text stands in pages, and a test compares it letter by letter.
-TEXTS = ("trilobite/apps/labs/material/",)
-# Tests that walk all modules: what runs when a file is imported is shown to them first, whatever its room.
-WALKS = ("tests/project/test_defaults.py", "tests/project/test_reference.py")
-
-
-def room_of(path: str) -> str:
-    return max((room for room in ROOMS if path.startswith(room + "/")), key=len, default="")
-
-
-def is_own(mutant: Mutant, file: str) -> bool:
-    """Are these tests of the mutant's room, or of all rooms?"""
-    if mutant.at_import and file in WALKS:
-        return True
-    return file.startswith(tuple(f"{folder}/" for folder in ROOMS[room_of(mutant.path)]))
 
 
 def drawn(count: int, seed: int, rooms: Sequence[str]) -> list[Mutant]:
@@ -145,6 +89,8 @@ class Campaign:
         self.bounds = bounds
         self.noted = folder / bounds.kept
         self.mutants: list[Mutant] = []
+        self.wishes: dict[str, list[str]] = {}  # by name: files of tests that may notice it
+        self.is_brief = False  # no others
         if (folder / "drawn.json").exists():
             rows = json.loads((folder / "drawn.json").read_text(encoding="utf-8"))
             self.mutants = [Mutant(**row) for row in rows]
@@ -174,7 +120,7 @@ class Campaign:
             text = (ROOT / path).read_text(encoding="utf-8")
             kept = f"{hashlib.sha256(f'{sorted(own.items())}{text}'.encode()).hexdigest()[:20]}.code"
             if not (self.folder / kept).exists():
-                code = planted(str(ROOT / path), path, text, own, CALL, entry)
+                code = planted(str(ROOT / path), path, text, own, CALL, partial(_same, entry))
                 (self.folder / kept).write_bytes(marshal.dumps(code))
             index[str(ROOT / path)] = kept
             sources[str(ROOT / path)] = texts(path, text, own)
@@ -183,22 +129,53 @@ class Campaign:
         (self.folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
 
     def run(self, files: Sequence[str], seconds: float, worker: int, workers: int) -> None:
-        """First each file of tests with the mutants of its rooms; then those that are left, with any tests
-        that pass by. Until the time is over.
+        """First the files that mutants wish for; then each file of tests with the mutants of its rooms; then
+        those that are left, with any tests that pass by. Until the time is over.
         """
         until = time.monotonic() + seconds
-        for own in (True, False):
+        if worker == 0 and DEFAULTS in files:
+            self._run_defaults()
+        self._run_wished(files[worker::workers], until)
+        for own in () if self.is_brief else (True, False):
             done = {row["file"] for row in _rows(self.noted) if own or row["others"]}
             for file in [file for file in files if file not in done][worker::workers]:
                 if time.monotonic() > until:
                     return
                 self._look(file, own)
 
-    def _look(self, file: str, own: bool) -> None:
-        """The first time its tests are noted, too."""
+    def _run_defaults(self) -> None:
+        """Most of what runs when modules are imported are defaults and constants: cheaply told."""
+        rows = _rows(self.folder / "verdicts.jsonl")
+        before = {row["number"] for row in rows if row["file"] == DEFAULTS}
+        modules = {
+            number: mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for number, mutant in enumerate(self.mutants)
+            if mutant.at_import and number not in before
+        }
+        if modules:
+            stage = witnesses.Stage(self.folder, ROOT, self.bounds)
+            log = partial(self._log, DEFAULTS)
+            stage.judged_by_defaults(DEFAULTS, modules, log)
+            told = {row["number"] for row in _rows(self.folder / "verdicts.jsonl")}
+            for number in modules.keys() - told:
+                stage.judged_from_the_start(DEFAULTS, Trial(number, (f"{DEFAULTS}::{COMPARES}",), LONG), log)
+
+    def _run_wished(self, files: Sequence[str], until: float) -> None:
+        """As long as a mutant that is left wishes for a file: the one that most of them wish for."""
+        while time.monotonic() < until:
+            seen = {row["file"] for row in _rows(self.noted)}
+            left = {mutant.name for mutant in self.undecided()}
+            pairs = (file for name, wished in self.wishes.items() if name in left for file in wished)
+            votes = Counter(file for file in pairs if file in files and file not in seen)
+            if not votes:
+                return
+            self._look(votes.most_common(1)[0][0], None)
+
+    def _look(self, file: str, own: bool | None) -> None:
+        """The first time its tests are noted, too; they are its rooms' (`own`), of others, or of any."""
         stage = witnesses.Stage(self.folder, ROOT, self.bounds)
         log = partial(self._log, file)
-        if own:
+        if own is not False:
             met = stage.met(file, lambda met: self._trials(file, met, own), log)
         else:
             met = next((row["met"] for row in _rows(self.noted) if row["file"] == file), [])
@@ -206,10 +183,10 @@ class Campaign:
                 stage.judged(file, trials, log)
         for trial in self._trials(file, met, own, at_import=True):
             stage.judged_from_the_start(file, trial, log)
-        _log(self.noted, {"file": file, "others": not own, "met": met if own else []})
+        _log(self.noted, {"file": file, "others": own is False, "met": met if own is not False else []})
 
     def _trials(
-        self, file: str, met: Sequence[dict[str, Any]], own: bool, at_import: bool = False
+        self, file: str, met: Sequence[dict[str, Any]], own: bool | None, at_import: bool = False
     ) -> list[Trial]:
         verdicts = self.verdicts()
         rows = _rows(self.folder / "verdicts.jsonl")
@@ -218,8 +195,9 @@ class Campaign:
         for number, mutant in enumerate(self.mutants):
             tests = sorted(self._reaching(number, mutant, file, met), key=lambda row: row["seconds"])
             decided = verdicts.get(number, "survived") != "survived"
-            is_cheap = file in WALKS or (own and not at_import)
-            others = is_own(mutant, file) != own or self._is_enough(number, is_cheap)
+            mine = is_own(mutant, file)
+            is_cheap = file in WALKS or (mine and not at_import)
+            others = own not in (None, mine) or self._is_enough(number, is_cheap)
             if tests and not decided and not others and mutant.at_import == at_import:
                 chosen = list(_within(tests, self.bounds.trial))
                 limit = PATIENCE + SLOWER * sum(row["seconds"] for row in chosen)
@@ -268,6 +246,11 @@ class Campaign:
             {"name": m.name, "path": m.path, "verdict": verdicts.get(n, "not reached"), "line": str(m.line)}
             for n, m in enumerate(self.mutants)
         ]
+
+
+def _same(entry: int, scope: str) -> int:
+    """One number for all functions of a file."""
+    return entry
 
 
 def _within(tests: Sequence[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
@@ -349,24 +332,6 @@ def test_files(given: Sequence[str]) -> list[str]:
     return [file for file in listed if file.startswith(chosen)] if given else listed
 
 
-def by_relevance(files: Sequence[str], mutants: Sequence[Mutant]) -> list[str]:
-    """First those whose words are the names of what was changed: they may notice most for their time."""
-    words = {
-        file: set(_WORD.findall(f"{file} {(ROOT / file).read_text(encoding='utf-8')}")) for file in files
-    }
-    counts = Counter(word for found in words.values() for word in found)
-    votes: Counter[str] = Counter()
-    for mutant in mutants:
-        wanted = set(_WORD.findall(f"{Path(mutant.path).stem} {mutant.scope}")) & counts.keys()
-        scores = {
-            file: OWN * is_own(mutant, file)
-            + sum(math.log(1 + len(files) / counts[word]) for word in wanted & found)
-            for file, found in words.items()
-        }
-        votes.update(sorted(scores, key=lambda file: -scores[file])[:VOTES])
-    return sorted(files, key=lambda file: (file not in WALKS, -votes[file]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=300)
@@ -377,6 +342,7 @@ def main() -> None:
     parser.add_argument("--room", action="append", default=[], choices=rooms, metavar="ROOM_OR_FILE")
     parser.add_argument("--tests", nargs="+", default=[], help="only these folders or files of tests")
     parser.add_argument("--whole", action="store_true", help="bounds so wide that nearly all tests judge")
+    parser.add_argument("--brief", action="store_true", help="only the files that mutants wish for")
     parser.add_argument("--report", action="store_true", help="the table of what was judged before")
     parser.add_argument("--page", action="store_true", help="write the table into docs/testing.md")
     given = parser.parse_args()
@@ -387,7 +353,12 @@ def main() -> None:
         campaign = Campaign.begun(
             folder, given.count, given.seed, given.room, WHOLE if given.whole else QUICK
         )
-        files = by_relevance(test_files(given.tests), campaign.undecided())
+        files = test_files(given.tests)
+        reached = reach.entered(PLACE / reach.KEPT)
+        campaign.is_brief = given.brief
+        if not given.whole:
+            campaign.wishes = reach.wishes(ROOT, files, campaign.undecided(), reached)
+        files = reach.by_relevance(ROOT, files, campaign.undecided(), reached)
         side_by_side(campaign, files, given.seconds, given.workers)
     rows = Campaign(folder).rows()
     print(table(rows))

@@ -9,7 +9,7 @@ loops, levels, buffers. Each is predicted by T0; those beyond four times the win
 others are timed by T1 without data. The default is greedy: loops in the order places, outputs, inputs, and
 tiles of one granule that grow along inputs, outputs and places as long as they fit.
 
-Figures of each layer are kept in a JSON file, so that a run that was stopped goes on.
+Figures of each layer are kept in a JSON file below `out/`, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--mappings", type=int, default=2000)
     parser.add_argument("--layers", default="", help="numbers, with commas between")
-    parser.add_argument("--keep", default="search_pays.json", help="file of figures that are there already")
+    parser.add_argument("--keep", default="out/search_pays.json", help="file of figures that are there")
     given = parser.parse_args()
     path, machine = Path(given.keep), load_machine(MACHINE)
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -198,6 +198,7 @@ def main() -> None:
         key = f"{number} {network} {layer.name} {dtype} {given.mappings}"
         if key not in kept:
             kept[key] = asdict(result_of(network, layer, dtype, machine, given.mappings))
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(kept, indent=1), encoding="utf-8")
         r = Result(**kept[key])
         print(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.util
 import json
 import os
 import random
@@ -20,7 +21,7 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from tools import planted
 
 START = 20.0  # to import and collect
 WALL = 20  # times as long on the clock: others work on this machine, too
+UNTOLD = ["untold", ""]
 LARGEST = 6 << 30  # bytes of a process
 _END_WITH_PARENT = 1  # of Linux's prctl
 _NEVER_SHARED = ("programs", "mappings")  # kept under digests of the sources, which do not change here
@@ -76,17 +78,15 @@ class Stage:
         """What each test passes by, and then the trials that follow from it."""
 
         def look(tests: Tests) -> object:
-            work = partial(tests.record, self.bounds)
-            status, rows = _forked(work, self.folder, START + 2 * self.bounds.file)
-            found = rows if status == "ended" else []
+            found = tests.recorded(self.folder, self.bounds, tests.items)
             self._try(tests, file, trials(found), log)
             return found
 
-        return self._collected(file, look) or []
+        return self.collected([file], look) or []
 
     def judged(self, file: str, trials: Iterable[Trial], log: Log) -> None:
         """Trials of one file whose tests are known."""
-        self._collected(file, lambda tests: self._try(tests, file, trials, log))
+        self.collected([file], lambda tests: self._try(tests, file, trials, log))
 
     def _try(self, tests: Tests, file: str, trials: Iterable[Trial], log: Log) -> None:
         for trial in trials:
@@ -96,14 +96,35 @@ class Stage:
     def judged_from_the_start(self, file: str, trial: Trial, log: Log) -> None:
         """A mutant that is awake while the package is imported."""
         limit = START + trial.seconds
-        work = partial(self._session, file, lambda tests: tests.tried(trial, asleep=False), trial.number)
+        work = partial(self._session, [file], lambda tests: tests.tried(trial, asleep=False), trial.number)
         log(trial, *_verdict(_forked(work, self.folder, limit), file))
 
-    def _collected(self, file: str, look: Callable[[Tests], object]) -> Any:
-        """What `look` leaves, from a process that has collected the file; it waits for its trials."""
-        return _forked(lambda: self._session(file, look, planted.NONE), self.folder, START, WALL * 600.0)[1]
+    def judged_by_defaults(self, file: str, modules: Mapping[int, str], log: Log) -> None:
+        """Mutants in what runs when their modules are imported: does the test of defaults and constants tell
+        of them? It is asked for these modules alone, in forks of a process that has imported all; of those
+        that cannot be executed twice nothing is said.
+        """
 
-    def _session(self, file: str, look: Callable[[Tests], object], awake: int) -> object:
+        def judge() -> None:
+            os.environ["TRILOBITE_CACHE"] = str(self.folder / f"cache-{os.getppid()}")
+            planted.start(self.folder)
+            from tools import defaults
+
+            for _ in defaults.modules():
+                pass
+            for number, name in modules.items():
+                left = _forked(partial(_told, file, number, name), self.folder, START)
+                if left[1] != UNTOLD:
+                    log(Trial(number, (file,), START), *_verdict(left, file))
+
+        _forked(judge, self.folder, 5 * START, WALL * 600.0)
+
+    def collected(self, files: Sequence[str], look: Callable[[Tests], object]) -> Any:
+        """What `look` leaves, from a process that has collected the files; it waits for its trials."""
+        work = partial(self._session, files, look, planted.NONE)
+        return _forked(work, self.folder, START * len(files), WALL * 600.0)[1]
+
+    def _session(self, files: Sequence[str], look: Callable[[Tests], object], awake: int) -> object:
         os.chdir(self.root)
         cache = self.folder / f"cache-{os.getppid()}"
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -111,8 +132,8 @@ class Stage:
         planted.start(self.folder, awake)
         tests = Tests(look, cache)
         options = ["-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
-        pytest.main([*options, file], plugins=[tests])
-        return tests.left if tests.collected else ["killed", f"{file} (collection)"]
+        pytest.main([*options, *files], plugins=[tests])
+        return tests.left if tests.collected else ["killed", f"{files[0]} (collection)"]
 
 
 Log = Callable[[Trial, str, str], None]
@@ -145,12 +166,18 @@ class Tests:
         if self.outcomes.get(report.nodeid, "passed") == "passed":
             self.outcomes[report.nodeid] = report.outcome
 
-    def record(self, bounds: Bounds) -> list[dict[str, Any]]:
+    def recorded(self, folder: Path, bounds: Bounds, items: Sequence[pytest.Item]) -> list[Row]:
+        """What these tests pass by, seen in a fork."""
+        work = partial(self._record, bounds, items)
+        status, rows = _forked(work, folder, START + 2 * bounds.file)
+        return rows if status == "ended" else []
+
+    def _record(self, bounds: Bounds, chosen: Sequence[pytest.Item]) -> list[Row]:
         """In a fork: the tests that pass, what they pass by, and their seconds."""
         self._forget()
         planted.wake(planted.NONE)
         children = Path(os.environ[planted.FOLDER]) / f"seen-{os.getpid()}"
-        items = random.Random(0).sample(self.items, len(self.items))
+        items = random.Random(0).sample(chosen, len(chosen))
         began, rows = time.process_time(), []
         for item in items:
             planted.forget()
@@ -189,6 +216,26 @@ class Tests:
         self.outcomes.clear()
         for kind in _NEVER_SHARED:
             shutil.rmtree(self.cache / kind, ignore_errors=True)
+
+
+def _told(file: str, number: int, name: str) -> list[str]:
+    """The module is executed once more, first with its mutant asleep; not every module can be."""
+    from tools import defaults
+
+    def is_other() -> bool:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return bool(defaults.changed(defaults.of_module(module), defaults.kept()))
+
+    try:
+        if is_other():
+            return UNTOLD
+    except Exception:
+        return UNTOLD
+    planted.wake(number)
+    return ["killed", file] if is_other() else ["survived", ""]
 
 
 @contextlib.contextmanager

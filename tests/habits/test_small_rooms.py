@@ -80,6 +80,7 @@ def test_parts_rows_and_sides_of_datasets() -> None:
             return iter((1, 2))
 
     assert list(ChainDataset([Stream(), Stream()])) == [1, 2, 1, 2]
+    assert len(ChainDataset([Numbers(1, 2), Numbers(3, 4, 5)])) == 5
 
 
 @pytest.mark.parametrize(

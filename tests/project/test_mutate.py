@@ -93,7 +93,7 @@ def test_what_is_planted_sleeps_until_it_is_called_and_then_is_the_changed_text(
     """All at once in one code: each awake computes what the text with that one change does."""
     found = list(mutate.mutants_of("trilobite/base/a.py", PLANTED))
     numbers = {mutant.name: n for n, mutant in enumerate(found)}
-    code = mutate.planted("a.py", "trilobite/base/a.py", PLANTED, numbers, "asked", 99)
+    code = mutate.planted("a.py", "trilobite/base/a.py", PLANTED, numbers, "asked", lambda scope: 99)
 
     def results(made: object, awake: int = -1) -> tuple[object, ...]:
         passed: set[int] = set()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import trilobite as tb
 from trilobite.base.errors import ArgumentError
 from trilobite.zoo import vgg
+from trilobite.zoo.efficientnet_lite import SameConv2d
 
 # torchvision's page of each model gives `num_params` for its weights; OpenAI's GPT-2 small and Google's
 # BERT-base (uncased, with the pooler, without the heads of pre-training) are counted from the published
@@ -250,3 +253,21 @@ def test_vgg_without_a_classifier_gives_its_features_of_any_size() -> None:
     assert net(x).shape == (2, 6, 5, 3)
     np.testing.assert_array_equal(net(x).numpy(), net.features(x).numpy())
     assert {name.partition(".")[0] for name, _ in net.named_parameters()} == {"features"}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(6, 6), (4, 5), (5, 4), (3, 7), (9, 6)])
+def test_a_convolution_of_the_same_size_by_loops(size: int, stride: int, shape: tuple[int, int]) -> None:
+    """ceil(n / stride) places whatever the sides are; of what is missing the half more lies at the end."""
+    rng = np.random.default_rng(size + 10 * stride)
+    layer = SameConv2d(2, 3, size, stride)
+    x, w = rng.standard_normal((1, 2, *shape)).astype(np.float32), layer.weight.detach().numpy()
+    counts = [math.ceil(n / stride) for n in shape]
+    begins = [-(max((c - 1) * stride + size - n, 0) // 2) for c, n in zip(counts, shape, strict=True)]
+    wanted = np.zeros((3, *counts))
+    for i, j, di, dj in product(*map(range, (*counts, size, size))):
+        r, c = begins[0] + i * stride + di, begins[1] + j * stride + dj
+        if 0 <= r < shape[0] and 0 <= c < shape[1]:
+            wanted[:, i, j] += w[:, :, di, dj].astype(np.float64) @ x[0, :, r, c]
+    np.testing.assert_allclose(layer(tb.tensor(x)).detach().numpy()[0], wanted, rtol=1e-4, atol=1e-5)
