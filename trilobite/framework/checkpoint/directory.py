@@ -46,6 +46,7 @@ def save(path: Any, tree: Any = None, *, metadata: Any = None, **settings: Any) 
     this one. `metadata` is a tree of scalars for people and tools (`read_metadata`).
     """
     path, tree = streams.in_order(path, tree)
+    streams.check_forms(settings)
     streams.refuse_module(tree)
     if hasattr(path, "write"):
         streams.write(path, tree, metadata)

@@ -14,6 +14,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.devices import check_device
 
 _HINTS = frozenset({"weights_only", "mmap", "pickle_module", "pickle_protocol"})
+_FORMS = frozenset({"pickle_module", "pickle_protocol", "_use_new_zipfile_serialization"})  # PyTorch's
 
 
 def in_order(path: Any, tree: Any) -> tuple[Any, Any]:
@@ -48,6 +49,16 @@ def check_settings(map_location: Any, settings: dict[str, Any]) -> None:
         )
 
 
+def check_forms(settings: dict[str, Any]) -> None:
+    unknown = settings.keys() - _FORMS
+    if unknown:
+        raise ArgumentError(
+            f"save({sorted(unknown)[0]}=...)",
+            where=user_location(),
+            expected="metadata, and no more",
+        )
+
+
 def write(stream: Any, tree: Any, metadata: Any) -> None:
     import tempfile
 
@@ -55,7 +66,7 @@ def write(stream: Any, tree: Any, metadata: Any) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "state.safetensors")
-        save_safetensors(path, tree)
+        save_safetensors(path, tree, metadata=metadata)
         with open(path, "rb") as file:
             stream.write(file.read())
 

@@ -179,7 +179,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return _op("norm")(input[i] - input[j], p, -1)  # type: ignore[no-any-return]
 
 
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean", **old: Any) -> Tensor:
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Σ max(0, 1 - (x[y] - x[i])) / classes over true labels y (up to the first -1) and others i."""
     x, y = (v.reshape(1, -1) if v.ndim < 2 else v for v in (input, target))
     live = (y < 0).long().cumsum(1) == 0

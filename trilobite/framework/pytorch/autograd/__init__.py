@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from trilobite.base.errors import GradientError
+from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
 from trilobite.base.rooms import inner_room
 from trilobite.framework.function_class import Function
 from trilobite.framework.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from trilobite.framework.ops.registry import operators
 from trilobite.framework.pytorch.autograd import function, functional, graph
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.transforms import bind as entry
@@ -40,6 +41,8 @@ def grad(
 ) -> tuple[Any, ...]:
     """The derivatives of the outputs, summed, by each of the inputs. Nobody's `.grad` changes."""
     outs, ins = _listed(outputs), _listed(inputs)
+    if is_grads_batched:
+        return _of_each(outs, ins, grad_outputs, create_graph, bool(allow_unused), materialize_grads)
     seeds = [None] * len(outs) if grad_outputs is None else list(_listed(grad_outputs))
     found: list[list[Any]] = [[] for _ in ins]
     stops = [_heard(x, row) for x, row in zip(ins, found, strict=True)]
@@ -50,6 +53,27 @@ def grad(
             stop()
     loose = bool(allow_unused) or materialize_grads
     return tuple(_only(x, row, loose, materialize_grads) for x, row in zip(ins, found, strict=True))
+
+
+def _of_each(
+    outs: list[Tensor], ins: list[Tensor], grad_outputs: Any, again: bool, unused: bool, zeros: bool
+) -> tuple[Any, ...]:
+    """A batch of cotangents, along their first axis: one derivative for each."""
+    if grad_outputs is None:
+        raise ArgumentError(
+            "autograd.grad with is_grads_batched=True and no grad_outputs",
+            where=user_location(),
+            expected="grad_outputs with one axis more than the outputs",
+        )
+    seeds = _listed(grad_outputs)
+    rows = [
+        grad(
+            outs, ins, [seed[i] for seed in seeds], True, again, allow_unused=unused, materialize_grads=zeros
+        )
+        for i in range(seeds[0].shape[0])
+    ]
+    stack = operators["stack"].public
+    return tuple(None if each[0] is None else stack(list(each)) for each in zip(*rows, strict=True))
 
 
 def _listed(x: Any) -> list[Any]:

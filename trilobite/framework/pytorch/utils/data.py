@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -311,8 +312,14 @@ class DataLoader(Generic[T]):
         def fetch(at: Any) -> Any:
             return self.collate_fn(self.dataset[at] if self.batch_sampler is None else self._items(at))
 
-        with ThreadPoolExecutor(self.num_workers) as crew:
-            waiting = [crew.submit(fetch, at) for at, _ in zip(places, range(ahead), strict=False)]
+        numbers = itertools.count()
+
+        def begin() -> None:
+            if self.worker_init_fn is not None:
+                self.worker_init_fn(next(numbers))
+
+        with ThreadPoolExecutor(self.num_workers, initializer=begin) as crew:
+            waiting = [crew.submit(fetch, at) for at in itertools.islice(places, ahead)]
             while waiting:
                 done = waiting.pop(0)
                 yield done.result(self.timeout or None)
