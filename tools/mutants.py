@@ -24,6 +24,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 ONE_SIDED = (ast.Sub, ast.FloorDiv, ast.Div, ast.Mod, ast.LShift, ast.RShift)
 SAME_ARGUMENTS = ("isinstance", "issubclass", "cast")  # exchanged they say nothing, or only raise
+KIND_GIVEN = "given"  # by somebody, not found in the source
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -68,12 +69,16 @@ def texts(path: str, text: str, numbers: Mapping[str, int]) -> dict[int, str]:
 
 
 def planted(
-    file: str, path: str, text: str, numbers: Mapping[str, int], call: str, entry: Callable[[str], int]
-) -> CodeType:
+    file: str, path: str, text: str, numbers: Mapping[str, int], call: str, entry: Callable[[str], int],
+    prepare: Callable[[ast.Module], None] | None = None,
+) -> CodeType:  # fmt: skip
     """The file's code in which each named change is `new if call(number) else old`, and whose functions begin
-    with `call(entry(name))`; lines stay where they are.
+    with `call(entry(name))`; lines stay where they are. `prepare` may change the tree before.
     """
     tree = ast.parse(text)
+    if prepare is not None:
+        prepare(tree)
+        ast.fix_missing_locations(tree)
     changes: dict[int, list[tuple[int, str]]] = {}
     for mutant, node in _placed(path, text, tree):
         if mutant.name in numbers:
@@ -94,16 +99,17 @@ class _Plant(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         inner = self.generic_visit(node)
         for number, new in self.changes.get(id(node), ()):
-            inner = ast.IfExp(self._asked(number), ast.parse(new, mode="eval").body, inner)  # type: ignore[arg-type]
+            inner = ast.IfExp(asked(self.call, number), ast.parse(new, mode="eval").body, inner)  # type: ignore[arg-type]
             for part in (inner, *ast.walk(inner.test), *ast.walk(inner.body)):
                 ast.copy_location(part, node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            entered = ast.copy_location(ast.Expr(self._asked(self.entry(node))), node)
+            entered = ast.copy_location(ast.Expr(asked(self.call, self.entry(node))), node)
             node.body.insert(ast.get_docstring(node, clean=False) is not None, entered)
         return inner
 
-    def _asked(self, number: int) -> ast.Call:
-        return ast.Call(ast.Name(self.call, ast.Load()), [ast.Constant(number)], [])
+
+def asked(call: str, number: int) -> ast.Call:
+    return ast.Call(ast.Name(call, ast.Load()), [ast.Constant(number)], [])
 
 
 def _placed(path: str, text: str, tree: ast.Module) -> Iterator[tuple[Mutant, ast.expr]]:

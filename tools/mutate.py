@@ -25,14 +25,15 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tools import given as written
 from tools import reach, witnesses
-from tools.mutants import Mutant, mutants_of, planted, texts
+from tools.mutants import KIND_GIVEN, Mutant, mutants_of, planted, texts
 from tools.planted import CALL, SITE
 from tools.rooms import DEFAULTS, ROOMS, TEXTS, WALKS, is_own, room_of
 from tools.witnesses import QUICK, WHOLE, Bounds, Trial
@@ -97,13 +98,11 @@ class Campaign:
         self.entries = {path: ENTRIES + n for n, path in enumerate(sorted({m.path for m in self.mutants}))}
 
     @classmethod
-    def begun(
-        cls, folder: Path, count: int, seed: int, rooms: Sequence[str], bounds: Bounds = QUICK
-    ) -> Campaign:
+    def begun(cls, folder: Path, bounds: Bounds, draw: Callable[[], list[Mutant]]) -> Campaign:
         """Drawn and planted once; later runs go on with the same."""
         if not (folder / "drawn.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            rows = [asdict(mutant) for mutant in drawn(count, seed, rooms)]
+            rows = [asdict(mutant) for mutant in draw()]
             (folder / "drawn.json").write_text(json.dumps(rows), encoding="utf-8")
         made = cls(folder, bounds)
         made.plant()
@@ -117,13 +116,15 @@ class Campaign:
             if not (ROOT / path).exists():  # gone since they were drawn: verdicts of then stay
                 continue
             own = {m.name: numbers[m.name] for m in self.mutants if m.path == path}
+            given = {numbers[m.name]: m for m in self.mutants if m.path == path and m.kind == KIND_GIVEN}
             text = (ROOT / path).read_text(encoding="utf-8")
             kept = f"{hashlib.sha256(f'{sorted(own.items())}{text}'.encode()).hexdigest()[:20]}.code"
             if not (self.folder / kept).exists():
-                code = planted(str(ROOT / path), path, text, own, CALL, partial(_same, entry))
+                prepare = partial(written.plant, text, given, CALL) if given else None
+                code = planted(str(ROOT / path), path, text, own, CALL, partial(_same, entry), prepare)
                 (self.folder / kept).write_bytes(marshal.dumps(code))
             index[str(ROOT / path)] = kept
-            sources[str(ROOT / path)] = texts(path, text, own)
+            sources[str(ROOT / path)] = texts(path, text, own) | written.texts(text, given)
         for name, found in {"index.json": index, "texts.json": sources}.items():
             (self.folder / name).write_text(json.dumps(found), encoding="utf-8")
         (self.folder / "sitecustomize.py").write_text(SITE, encoding="utf-8")
@@ -340,6 +341,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     rooms = [*ROOMS, *_listed("trilobite/*.py")]
     parser.add_argument("--room", action="append", default=[], choices=rooms, metavar="ROOM_OR_FILE")
+    parser.add_argument("--given", type=Path, help="faults that somebody wrote down, instead of drawn ones")
     parser.add_argument("--tests", nargs="+", default=[], help="only these folders or files of tests")
     parser.add_argument("--whole", action="store_true", help="bounds so wide that nearly all tests judge")
     parser.add_argument("--brief", action="store_true", help="only the files that mutants wish for")
@@ -350,9 +352,10 @@ def main() -> None:
     if given.page:
         return write_page(Campaign(folder), given.seed)
     if not given.report:
-        campaign = Campaign.begun(
-            folder, given.count, given.seed, given.room, WHOLE if given.whole else QUICK
-        )
+        draw = partial(drawn, given.count, given.seed, given.room)
+        if given.given:
+            draw = partial(written.read, given.given, ROOT)
+        campaign = Campaign.begun(folder, WHOLE if given.whole else QUICK, draw)
         files = test_files(given.tests)
         reached = reach.entered(PLACE / reach.KEPT)
         campaign.is_brief = given.brief

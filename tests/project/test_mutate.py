@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import json
 import subprocess
@@ -119,6 +120,70 @@ def test_a_mutant_keeps_its_name_when_lines_move(mutate: ModuleType) -> None:
     assert len(names) == len(set(names))
     moved = "import os\n\n\nx = 4\n" + inner
     assert set(names) < {m.name for m in mutate.mutants_of("trilobite/base/a.py", moved)}
+
+
+WRITTEN = '''"""Words."""
+count = 0
+class A:
+    def f(self, a, b):
+        """Words."""
+        global count
+        if a is None:
+            return b
+        count += 1
+        def g(c):
+            return c - a
+        return [g(b)]
+'''
+FAULTS = (
+    ("        if a is None:\n            return b\n", ""),
+    ("return [g(b)]", "return [g(b), (x := b)][::-1]"),
+    ("c - a", "a - c"),
+    ("        count += 1\n", "        for _ in (1, 2):\n            count += 1\n"),
+)
+
+
+def test_faults_that_are_written_down_are_planted_like_drawn_ones(mutate: ModuleType, tmp_path: Path) -> None:
+    """Of several lines, in inner functions, beside global names: awake they are what the changed text is."""
+    given = mutate.written
+    rows = [{"path": "a.py", "old": old, "new": new} for old, new in FAULTS]
+    (tmp_path / "a.py").write_text(WRITTEN)
+    (tmp_path / "faults.json").write_text(json.dumps(rows))
+    faults = dict(enumerate(given.read(tmp_path / "faults.json", tmp_path)))
+    assert [(m.scope, m.line, m.last) for m in faults.values()] == [
+        ("A.f", 7, 8), ("A.f", 12, 12), ("A.f.g", 11, 11), ("A.f", 9, 9),
+    ]  # fmt: skip
+    prepare = functools.partial(given.plant, WRITTEN, faults, "asked")
+    code = mutate.planted("a.py", "a.py", WRITTEN, {}, "asked", lambda scope: 99, prepare)
+
+    def results(made: object, awake: int = -1) -> tuple[object, ...]:
+        names = {"asked": lambda n: n == awake}
+        exec(made, names)  # type: ignore[arg-type]
+        f = names["A"]().f  # type: ignore[operator]
+        try:
+            none = f(None, 2)
+        except TypeError:
+            none = "no number"
+        return (none, f(1, 5), names["count"], f.__doc__)
+
+    assert results(code) == results(compile(WRITTEN, "a.py", "exec")) == (2, [4], 1, "Words.")
+    for number, (old, new) in enumerate(FAULTS):
+        text = compile(WRITTEN.replace(old, new), "a.py", "exec")
+        assert results(code, number) == results(text) != results(code), old
+    assert given.texts(WRITTEN.replace("c - a", "c + a"), faults).keys() == {0, 1, 3}  # its place is gone
+
+
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [("count = 0", "the body of no function"), ("count", "3 times"), ("if b", "stands there 0 times")],
+)
+def test_a_fault_that_stands_nowhere_is_an_error(
+    mutate: ModuleType, tmp_path: Path, old: str, words: str
+) -> None:
+    (tmp_path / "a.py").write_text(WRITTEN)
+    (tmp_path / "faults.json").write_text(json.dumps([{"path": "a.py", "old": old, "new": "x"}]))
+    with pytest.raises(ValueError, match=words):
+        mutate.written.read(tmp_path / "faults.json", tmp_path)
 
 
 def test_every_file_of_the_package_has_a_room_and_parses_when_changed(mutate: ModuleType, root: Path) -> None:

@@ -33,7 +33,6 @@ _FLAGS = frozenset(
     "nuw nsw exact disjoint nneg samesign inbounds nusw inrange volatile atomic inalloca "
     "fast nnan ninf nsz arcp contract afn reassoc tail musttail notail weak ptrtoaddr".split()
 )
-_CONVENTIONS = frozenset("ccc fastcc coldcc tailcc".split())
 _VALUE_WORDS = frozenset(
     "true false null none zeroinitializer undef poison getelementptr bitcast inttoptr ptrtoint "
     "addrspacecast trunc zext sext add sub mul xor and or shl lshr splat".split()

@@ -52,7 +52,6 @@ def _sized(text: str) -> Extent:
 
 _BITS = "(n+7)//8B"
 _PIECES = "max(0,stride*(count-1))+n"
-_POOLED = {"dst": _OUTPUTS, "src": "h*w*c"}
 _RULES: tuple[tuple[str, dict[str, str]], ...] = (
     (r"__(bang_)?gather(_async)?", {"dst": f"?{_PIECES}B", "src": "?offset+nB", "offset": "count", "mask": "(count+7)//8B"}),
     (r"__scatter(_async)?", {"dst": "?offset+nB", "src": f"?{_PIECES}B", "offset": "count", "mask": "(count+7)//8B"}),
