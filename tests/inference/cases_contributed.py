@@ -279,6 +279,23 @@ OTHERS: dict[str, Case] = {
          *map(s, (0.01, 0.02, 0.03, 0.01, 0.02)), *map(z, (120, 130, 128, 127, 1))],
         [1, 6], {"epsilon": 1e-5},
     ),
+    "one row of a table": (
+        "GatherBlockQuantized", [u8(9, 20), np.array(-2), f(9, 3), u8(9, 2)], [1], {"block_size": 16},
+    ),
+    "first of each": ("Unique", [np.round(f(12) * 2)], [1, 7, 7], {}),
+    "a vector has nothing to transpose": ("FusedMatMul", [f(4), f(5, 4)], [1], {"transA": 1, "transB": 1}),
+    "two vectors": ("FusedMatMul", [f(4), f(4)], [1], {"transA": 1, "transB": 1, "alpha": 0.3}),
+    "turned in packed rows": (
+        "RotaryEmbedding", [f(1, 5, 32), ids(12, 1, 5).astype(np.int64), f(12, 8), f(12, 8)], [1],
+        {"is_packed_batching": 1},
+    ),
+    "heads scores that are not seen": (
+        "MultiHeadAttention", [f(2, 5, 16), f(2, 5, 16), f(2, 5, 16)], [1, 1, 1, 1],
+        {**HEADS, "unidirectional": 1},
+    ),
+    "integers to halves": (
+        "MatMulIntegerToFloat", [u8(3, 6), i8(6, 5), s(0.1).astype(np.float16), f(5).astype(np.float16)], [10], {},
+    ),
 }  # fmt: skip
 TEXTS = np.array(["Hello World", "I love computer science !", "", "a", "über straße"], dtype=object)
 WORDS: dict[str, Case] = {
@@ -292,6 +309,8 @@ WORDS: dict[str, Case] = {
         ("by a pattern", {"tokenexp": "[a-zA-Z]{2,4}"}, 1),
         ("of one character", {"separators": [""]}, 1),
         ("of any character", {"tokenexp": "."}, 1),
+        ("by the longest match", {"tokenexp": "l|ll|[a-h]+"}, 1),
+        ("of which none is long enough", {"separators": ["[^0-9]+"]}, 1),
     )
     for mark in (0, 1)
 }  # fmt: skip

@@ -183,6 +183,20 @@ def test_group_norm_of_a_sum() -> None:
     close(y, z * sigmoid(z))
 
 
+@pytest.mark.parametrize("past", [0, 2])
+def test_a_query_sees_no_more_keys_than_stand_before_it(past: int) -> None:
+    """Of keys that are more than the queries, too."""
+    q, k, v = f(2, 3, 16), f(2, 5, 16), f(2, 5, 16)
+    cache = [f(2, 4, past, 4), f(2, 4, past, 4)] if past else []
+    found = one("MultiHeadAttention", [q, k, v, *NONE * 3, *cache], num_heads=4, unidirectional=1)
+    apart = [x.reshape(2, -1, 4, 4).transpose(0, 2, 1, 3) for x in (q, k, v)]
+    if past:
+        apart[1:] = [np.concatenate(pair, 2) for pair in zip(cache, apart[1:], strict=True)]
+    seen = np.arange(5 + past) <= np.arange(3)[:, None] + past
+    weights = softmax(np.where(seen, apart[0] @ apart[1].swapaxes(-1, -2) / 2, -np.inf))
+    close(found, (weights @ apart[2]).transpose(0, 2, 1, 3).reshape(2, 3, 16))
+
+
 NBITS = {"K": 64, "bits": 4, "block_size": 32}
 
 

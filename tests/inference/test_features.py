@@ -249,24 +249,33 @@ def on_a_grid(x: np.ndarray) -> np.ndarray:
     return (np.clip(np.rint(x / step) + point, 0, 255) - point) * step
 
 
-def lstm_on_grids(x: np.ndarray, w: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Weights (features, gates); the input, and the state before each step, go to grids of their own."""
-    rows, h = on_a_grid(x) @ w, np.zeros((x.shape[1], r.shape[0]))
-    c, out = np.zeros_like(h), []
-    for row in rows:
+def lstm_on_grids(x: np.ndarray, w: np.ndarray, r: np.ndarray, lengths: Any = None) -> np.ndarray:
+    """Weights (features, gates); the input, and the result before each step, go to grids of their own."""
+    ends = np.full(x.shape[1], len(x)) if lengths is None else lengths
+    rows, h = on_a_grid(x[: ends.max()]) @ w, np.zeros((x.shape[1], r.shape[0]))
+    c, out = np.zeros_like(h), np.zeros((*x.shape[:2], r.shape[0]))
+    for t, row in enumerate(rows):
         i, o, f, g = np.split(row + on_a_grid(h.astype(np.float32)) @ r, 4, axis=1)
         i, o, f = (1 / (1 + np.exp(-v)) for v in (i, o, f))
         c = f * c + i * np.tanh(g)
-        h = o * np.tanh(c)
-        out.append(h)
-    return np.stack(out)
+        h = out[t] = np.where(t < ends[:, None], o * np.tanh(c), 0)
+    return out
+
+
+def turned(x: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Each sequence back to front, as far as it goes."""
+    out = x.copy()
+    for b, n in enumerate(ends):
+        out[:n, b] = x[:n, b][::-1]
+    return out
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("ends", [[4], [4, 4], [2], [3, 1, 2], [1, 4, 4]])
 @pytest.mark.parametrize("per_gate", [False, True])
-def test_an_lstm_of_eight_bits_rounds_inputs_and_states(per_gate: bool, batch: int, target: str) -> None:
-    length, features, hidden = 4, 3, 5
+def test_an_lstm_of_eight_bits_rounds_inputs_and_states(per_gate: bool, ends: list[int], target: str) -> None:
+    length, features, hidden, batch = 4, 3, 5, len(ends)
+    lengths = np.array(ends, np.int32)
     x = f(length, batch, features)
     w = rng.integers(-90, 90, (2, features, 4 * hidden)).astype(np.int8)
     r = rng.integers(-90, 90, (2, hidden, 4 * hidden)).astype(np.int8)
@@ -274,10 +283,11 @@ def test_an_lstm_of_eight_bits_rounds_inputs_and_states(per_gate: bool, batch: i
         (0.001 * rng.integers(5, 15, (2, 4 * hidden) if per_gate else (2,))).astype(np.float32) for _ in "wr"
     ]
     zeros = [rng.integers(-5, 6, s.shape).astype(np.int8) for s in scales]
-    names = ["x", "w", "r", "-", "-", "-", "-", "-", "ws", "wz", "rs", "rz"]
+    names = ["x", "w", "r", "-", "n", "-", "-", "-", "ws", "wz", "rs", "rz"]
     two = {"hidden_size": hidden, "direction": "bidirectional"}
     one = node("DynamicQuantizeLSTM", " ".join(names), "y", domain="com.microsoft", **two)
     held = {"w": w, "r": r, "ws": scales[0], "wz": zeros[0], "rs": scales[1], "rz": zeros[1]}
+    held["n"] = lengths
     proto = model([one], {"x": (np.float32, list(x.shape))}, ["y"], held, opset=17)
     proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     found = tb.inference.load(proto, target=target).run({"x": x})["y"]
@@ -285,8 +295,8 @@ def test_an_lstm_of_eight_bits_rounds_inputs_and_states(per_gate: bool, batch: i
         (q.astype(np.float64) - z.reshape(2, 1, -1)) * s.reshape(2, 1, -1)
         for q, s, z in zip((w, r), scales, zeros, strict=True)
     ]
-    forward = lstm_on_grids(x, wide[0][0], wide[1][0])
-    back = lstm_on_grids(x[::-1], wide[0][1], wide[1][1])[::-1]
+    forward = lstm_on_grids(x, wide[0][0], wide[1][0], lengths)
+    back = turned(lstm_on_grids(turned(x, lengths), wide[0][1], wide[1][1], lengths), lengths)
     expected = np.stack([forward, back], axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(expected).max() > 0.01

@@ -59,11 +59,10 @@ def attention_of(
     sizes = node.attribute("qkv_hidden_sizes") or (fixed(joined.shape[-1:])[0] // 3,) * 3
     ends = np.cumsum((0, *sizes)).tolist()
     q, k, v = (heads_apart(joined[..., ends[i] : ends[i + 1]], heads) for i in range(3))
+    before = 0 if past is None else past.shape[3]
     if past is not None:
         k, v = tb.concat([past[0], k], axis=2), tb.concat([past[1], v], axis=2)
-    limits = both(padding(node, mask, q, k.shape[2]), added)
-    if node.attribute("unidirectional", 0):
-        limits = both(limits, causal(q.shape[2], k.shape[2]))
+    limits = _limits(node, q, k, mask, added, before)
     out = attended(q, k, v, limits, head_scale(node, q.shape[-1]))
     present = tb.stack([k, v], axis=0) if len(node.outputs) > 1 and node.outputs[1] else None
     return heads_joined(out), present
@@ -77,15 +76,25 @@ def multi_head_attention(
 ) -> tuple[Any, ...]:  # fmt: skip
     heads = node.attributes["num_heads"]
     q, k, v = _projected(q, k, v, bias, heads)
+    before: Any = 0
     if past_k is not None and past_v is not None:
+        before = past_k.shape[2]
         k, v = tb.concat([past_k, k], axis=2), tb.concat([past_v, v], axis=2)
-    limits = both(padding(node, mask, q, k.shape[2]), added)
-    if node.attribute("unidirectional", 0):
-        limits = both(limits, causal(q.shape[2], k.shape[2]))
+    limits = _limits(node, q, k, mask, added, before)
     scale = head_scale(node, q.shape[-1])
     wanted = len(node.outputs) > 3 and bool(node.outputs[3])
-    shown = scores(q, k, limits, scale).astype(q.dtype) if wanted else None
+    shown = tb.maximum(scores(q, k, limits, scale), tb.finfo(q.dtype).min).astype(q.dtype) if wanted else None
     return heads_joined(attended(q, k, v, limits, scale)), k, v, shown
+
+
+def _limits(
+    node: Node, q: Tensor, k: Tensor, mask: Tensor | None, added: Tensor | None, before: Any
+) -> Tensor | None:
+    """What masks and direction take off the scores; `before` keys stand in front of the first query."""
+    limits = both(padding(node, mask, q, k.shape[2]), added)
+    if not node.attribute("unidirectional", 0):
+        return limits
+    return both(limits, causal(q.shape[2], k.shape[2], before))
 
 
 def _projected(

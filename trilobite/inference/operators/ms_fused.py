@@ -119,7 +119,7 @@ def fused_matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
         x = (a, b)[which]
         if node.attribute(f"transBatch{name}", 0):
             x = tb.permute_dims(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
-        if node.attribute(f"trans{name}", 0):
+        if node.attribute(f"trans{name}", 0) and x.ndim > 1:
             x = tb.matrix_transpose(x)
         a, b = (x, b) if which == 0 else (a, x)
     alpha = node.attribute("alpha", 1.0)
@@ -179,4 +179,10 @@ def expand_dims(node: Node, x: Tensor, axis: Array) -> Tensor:
 operator("Trilu", domain=MS, known=(1,))(trilu)
 operator("Pad", domain=MS, known=(1, 2, 3))(pad)
 operator("GridSample", domain=MS)(grid_sample)
-operator("Unique", domain=MS, host=True, gives="same")(unique)
+
+
+@operator("Unique", domain=MS, host=True, gives="same")
+def first_of_each(node: Node, x: Array) -> tuple[Array, ...]:
+    """Elements in the order in which they appear, which of them each element is, and how many there are."""
+    found, _, inverse, counts = unique(Node(node.op, (), (), {"sorted": 0}, "", 11), x)
+    return found, inverse, counts

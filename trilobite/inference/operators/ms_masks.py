@@ -28,9 +28,9 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return number[0] + number[1]
 
 
-def causal(rows: Any, columns: Any) -> Tensor:
-    """The last query sees all keys."""
-    query = tb.reshape(tb.arange(rows), (-1, 1)) + (columns - rows)
+def causal(rows: Any, columns: Any, before: Any) -> Tensor:
+    """The first query sees what a cache holds and one key more."""
+    query = tb.reshape(tb.arange(rows), (-1, 1)) + before
     return tb.reshape(tb.arange(columns), (1, -1)) <= query
 
 

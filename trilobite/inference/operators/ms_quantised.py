@@ -114,7 +114,7 @@ def matmul_integer_to_float(
     b_zero: Any = None, bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     total = tb.matmul(lowered(a, a_zero, -2), lowered(b, b_zero, -1)).astype(tb.float32)
-    out = total * (a_scale * b_scale)
+    out = (total * (a_scale.astype(tb.float32) * b_scale.astype(tb.float32))).astype(a_scale.dtype)
     return out if bias is None else out + bias
 
 

@@ -15,7 +15,7 @@ from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import only, operator
 from trilobite.inference.operators.shaping import fixed
 
-_PLAIN = only(is_packed_batching=0, scale=1.0)
+_PLAIN = only(scale=1.0)  # rows that are packed have their positions, as others do
 
 
 @operator("RotaryEmbedding", domain=MS, limit=_PLAIN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,9 @@ import numpy as np
 from trilobite.base.errors import ArgumentError
 from trilobite.inference.model import Node
 from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.patterns import Pattern
 from trilobite.inference.operators.registry import operator
+from trilobite.inference.operators.strings import compiled
 
 Array = np.ndarray[Any, Any]
 _START, _END = "\x02", "\x03"
@@ -25,7 +26,7 @@ def tokenizer(node: Node, x: Array) -> Array:
         return np.zeros((*x.shape[:-1], 0) if x.ndim > 1 else (0,), dtype=object)
     words = [cut(_text(v)) for v in x.reshape(-1)]
     words = [[w for w in row if len(w) >= node.attribute("mincharnum", 1)] for row in words]
-    if node.attribute("mark", 0):
+    if node.attribute("mark", 0) and any(words):
         words = [[_START, *row, _END] for row in words]
     out = np.full((len(words), max(map(len, words))), node.attribute("pad_value", ""), dtype=object)
     for i, row in enumerate(words):
@@ -45,9 +46,9 @@ def _cutter(node: Node) -> Callable[[str], list[str]]:
     if pattern == "." or list(separators) == [""]:
         return list
     if pattern:
-        found = _compiled(node, pattern)
-        return lambda text: [m.group() for m in found.finditer(text) if m.group()]
-    between = [_compiled(node, s) for s in separators]
+        found = compiled(node, pattern)
+        return lambda text: [text[a:b] for a, b in found.spans(text)]
+    between = [compiled(node, s) for s in separators]
 
     def cut(text: str) -> list[str]:
         parts = [text]
@@ -58,16 +59,9 @@ def _cutter(node: Node) -> Callable[[str], list[str]]:
     return cut
 
 
-def _without(text: str, separator: re.Pattern[str]) -> list[str]:
-    edges = [0, *(edge for m in separator.finditer(text) if m.group() for edge in m.span()), len(text)]
+def _without(text: str, separator: Pattern) -> list[str]:
+    edges = [0, *(edge for span in separator.spans(text) for edge in span), len(text)]
     return [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def _compiled(node: Node, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ArgumentError(f"{node.label()} has a pattern that is none: {error}") from error
 
 
 @operator("MurmurHash3", domain=MS, host=True, gives="numbers")

@@ -133,7 +133,8 @@ def gather_block_quantized(
     at = tb.where(at < 0, at + size, at)
     there = tb.logical_and(at >= 0, at < size)
     at = tb.clip(at, 0, size - 1)
-    in_scales = at // block if axis == along else at
+    same = axis == along
+    in_scales = at // block if same else at
     q = _taken(data, at, axis)
     s = _taken(scales, in_scales, axis)
     z = None if zeros is None else _taken(zeros, in_scales, axis)
@@ -144,7 +145,7 @@ def gather_block_quantized(
         z = z if z is None else unpacked(z, bits, fixed(s.shape)[last])
     if z is None:
         z = tb.full((1,) * s.ndim, 1 << (bits - 1) if packed and not floats else 0)
-    if axis != along and axis != along - at.ndim + 1:
+    if not same:
         s, z = (_spread(v, block, along, fixed(q.shape)[along]) for v in (s, z))
     out = (q.astype(tb.float32) - z.astype(tb.float32)) * s.astype(tb.float32)
     seen = tb.reshape(there, (*(1,) * axis, *there.shape, *(1,) * (out.ndim - axis - there.ndim)))

@@ -10,6 +10,7 @@ from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.registry import operator
+from trilobite.inference.operators.shaping import back_to_front
 from trilobite.ir.types import Dim
 
 Gate = Callable[[Tensor], Tensor]
@@ -151,22 +152,27 @@ def _one_direction(
     cell: Cell, k: Weights, f: Sequence[Gate], x: Tensor, state: tuple[Tensor, ...], backwards: bool,
     lengths: Tensor | None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
-    """Along the sequence; behind the end of a shorter one the state stays and the results are 0."""
-    length = x.shape[0]
-    rows = _plus(k.w(x), k.wb)
+    """Along the sequence; behind the end of a shorter one the state stays and the results are 0. Sequences
+    that are read backwards all begin with the first step, so a step sees no row that has not begun.
+    """
     if lengths is None:
+        rows = _plus(k.w(x), k.wb)
         last, y = tb.scan(lambda s, row: _pair(cell(k, f, row, s)), state, rows, reverse=backwards)
         return y, last
-    time = tb.arange(length)
+    x = back_to_front(x, lengths) if backwards else x
+    time = tb.arange(x.shape[0])
     count = tb.reshape(lengths.astype(tb.int64), (-1, 1))
+    any_left = tb.reshape(time < tb.max(count), (-1, 1, 1))
+    rows = _plus(k.w(tb.where(any_left, x, 0.0)), k.wb)
 
     def step(s: tuple[Tensor, ...], row: tuple[Tensor, Tensor]) -> Any:
         inside = row[1] < count
-        new = tuple(tb.where(inside, n, o) for n, o in zip(cell(k, f, row[0], s), s, strict=True))
+        seen = (tb.where(row[1] <= count, s[0], 0.0), *s[1:])  # the result before: 0 behind the end
+        new = tuple(tb.where(inside, n, o) for n, o in zip(cell(k, f, row[0], seen), s, strict=True))
         return new, tb.where(inside, new[0], 0.0)
 
-    last, y = tb.scan(step, state, (rows, time), reverse=backwards)
-    return y, last
+    last, y = tb.scan(step, state, (rows, time))
+    return (back_to_front(y, lengths) if backwards else y), last
 
 
 def _pair(state: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:

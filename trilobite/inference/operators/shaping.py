@@ -168,11 +168,14 @@ def size(node: Node, x: Any) -> Array:
 
 @operator("ReverseSequence", since=10)
 def reverse_sequence(node: Node, x: Tensor, lengths: Tensor) -> Tensor:
-    """The first elements of each line along the time axis back to front, as many as its length says."""
-    time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
-    along = [1] * x.ndim
+    return back_to_front(x, lengths, node.attribute("time_axis", 0), node.attribute("batch_axis", 1))
+
+
+def back_to_front(x: Tensor, lengths: Tensor, time: int = 0, batch: int = 1) -> Tensor:
+    """The first elements of each line along the time axis in reverse, as many as its length says."""
+    along: list[Any] = [1] * x.ndim
     along[time] = x.shape[time]
-    across = [1] * x.ndim
+    across: list[Any] = [1] * x.ndim
     across[batch] = x.shape[batch]
     place = tb.reshape(tb.arange(x.shape[time]), along)
     count = tb.reshape(lengths, across).astype(tb.int64)

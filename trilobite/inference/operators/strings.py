@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.inference.model import Node
+from trilobite.inference.operators.patterns import Pattern, PatternError
 from trilobite.inference.operators.registry import operator
 
 Array = np.ndarray[Any, Any]
@@ -40,12 +40,20 @@ def string_split(node: Node, x: Array) -> tuple[Array, Array]:
 
 @operator("RegexFullMatch", since=20, host=True, gives="numbers")
 def regex_full_match(node: Node, x: Array) -> Array:
-    try:
-        pattern = re.compile(node.attributes["pattern"])
-    except re.error as error:
-        raise ArgumentError(f"{node.label()} has a pattern that is none: {error}") from error
-    found = [pattern.fullmatch(s) is not None for s in x.reshape(-1)]
+    pattern = node.prepared(_pattern)
+    found = [pattern.longest(s) == len(s) for s in x.reshape(-1)]
     return np.asarray(found, dtype=bool).reshape(x.shape)
+
+
+def _pattern(node: Node) -> Pattern:
+    return compiled(node, node.attributes["pattern"])
+
+
+def compiled(node: Node, pattern: str) -> Pattern:
+    try:
+        return Pattern(pattern)
+    except PatternError as error:
+        raise ArgumentError(f"{node.label()} has a pattern that is none: {error}") from error
 
 
 @operator("StringNormalizer", since=10, host=True)
