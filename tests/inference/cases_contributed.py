@@ -294,7 +294,8 @@ OTHERS: dict[str, Case] = {
         {**HEADS, "unidirectional": 1},
     ),
     "integers to halves": (
-        "MatMulIntegerToFloat", [u8(3, 6), i8(6, 5), s(0.1).astype(np.float16), f(5).astype(np.float16)], [10], {},
+        "MatMulIntegerToFloat", [u8(3, 6), i8(6, 5), *(v.astype(np.float16) for v in (s(0.1), f(5)))], [10],
+        {},
     ),
 }  # fmt: skip
 TEXTS = np.array(["Hello World", "I love computer science !", "", "a", "über straße"], dtype=object)
