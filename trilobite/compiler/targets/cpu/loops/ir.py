@@ -23,6 +23,7 @@ from trilobite.compiler.targets.cpu.loops.index import (
     substitute,
     times,
     upper,
+    variable,
     with_products,
 )
 from trilobite.ir.graph import Graph
@@ -248,6 +249,32 @@ class Nest:
 
 def loop(var: str, extent: Index | Dim, *body: Node, kind: Kind = "serial") -> Loop:
     return Loop(var, (as_index(extent),), body, kind)
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Loops over a shape, one for each axis, the first outermost."""
+
+    names: tuple[str, ...]
+    shape: Shape
+
+    @property
+    def index(self) -> tuple[Index, ...]:
+        """Of the element that an iteration is for."""
+        return tuple(map(variable, self.names))
+
+    @property
+    def ranges(self) -> dict[str, Dim]:
+        return dict(zip(self.names, self.shape, strict=True))
+
+    def around(self, *body: Node) -> tuple[Node, ...]:
+        for name, d in reversed(self.ranges.items()):
+            body = (loop(name, d, *body),)
+        return body
+
+
+def loops_over(shape: Sequence[Dim], letter: str = "o") -> Loops:
+    return Loops(tuple(f"{letter}{a}" for a in range(len(shape))), tuple(shape))
 
 
 # -- walking -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from trilobite.compiler.targets.cpu.loops.index import (
     upper,
     variable,
 )
-from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Target, substituted
+from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Loops, Nest, Node, Target, substituted
 from trilobite.compiler.targets.cpu.loops.transform import extent_of, split_loop
 from trilobite.compiler.targets.cpu.nests.defaults import BLOCK
 from trilobite.compiler.targets.cpu.nests.groups import Group, Root, size
@@ -130,14 +130,12 @@ class Columns:
             for k, r in enumerate(roots)
         }
         sums = self._sums(reader_of, roots, accs)
-        for a in reversed(self.group.axes):
-            sums = Loop(f"i{a}", (as_index(self.group.shape[a]),), (sums,))
-        body: tuple[Node, ...] = (self._start(roots, accs), sums, self._end(roots, accs))
+        rows = Loops(tuple(f"i{a}" for a in self.group.axes), self.group.reduced_shape)
+        body: tuple[Node, ...] = (self._start(roots, accs), *rows.around(sums), self._end(roots, accs))
         if self.strip is not None:
             body = (Loop("s", (self._strips(),), body),)
-        for a in reversed(self.outer):
-            body = (Loop(f"o{a}", (as_index(self.group.shape[a]),), body),)
-        return body, tuple(accs.values())
+        outer = Loops(tuple(f"o{a}" for a in self.outer), tuple(self.group.shape[a] for a in self.outer))
+        return outer.around(*body), tuple(accs.values())
 
     def _start(self, roots: Sequence[Root], accs: dict[Var, Buffer]) -> Node:
         scalars = Scalars()

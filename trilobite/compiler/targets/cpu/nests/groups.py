@@ -19,6 +19,7 @@ from typing import Literal
 
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.index import Index, upper, variable
+from trilobite.compiler.targets.cpu.loops.ir import loops_over
 from trilobite.compiler.targets.cpu.nests.classes import COMBINE, RENEWALS, WRITES
 from trilobite.compiler.targets.cpu.nests.defaults import BLOCK
 from trilobite.compiler.targets.cpu.nests.movement import place_operands
@@ -70,6 +71,10 @@ class Group:
     @property
     def kept_shape(self) -> Shape:
         return tuple(self.shape[a] for a in self.kept)
+
+    @property
+    def reduced_shape(self) -> Shape:
+        return tuple(self.shape[a] for a in self.axes)
 
     def row_index(self) -> tuple[Index, ...]:
         """The index of the row that is being computed."""
@@ -253,9 +258,8 @@ class Groups:
 
     def _check_write(self, e: Equation, sources: Mapping[Var, Source]) -> None:
         for v in e.inputs:
-            ranges = {f"w{a}": d for a, d in enumerate(v.type.shape)}
-            reader = Reader(self.producers, sources, ranges, Scalars())
-            reader.element(v, tuple(map(variable, ranges)))
+            here = loops_over(v.type.shape, "w")
+            Reader(self.producers, sources, here.ranges, Scalars()).element(v, here.index)
         if (
             e.primitive.name == "cumulative"
             and size(e.inputs[0].type.shape[e.attributes["axis"] + 1 :]) > ROOM

@@ -24,14 +24,13 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Statement,
     Target,
     loops,
+    loops_over,
 )
 from trilobite.compiler.targets.cpu.nests import classes, joins, writes
 from trilobite.compiler.targets.cpu.nests.accuracy import in_chunks
 from trilobite.compiler.targets.cpu.nests.assembly import Assembly
 from trilobite.compiler.targets.cpu.nests.columns import Columns, Destination, in_blocks, rows_per_block
-from trilobite.compiler.targets.cpu.nests.defaults import (
-    BLOCK,
-)
+from trilobite.compiler.targets.cpu.nests.defaults import BLOCK
 from trilobite.compiler.targets.cpu.nests.groups import Group, Groups, Root
 from trilobite.compiler.targets.cpu.nests.jam import jammed
 from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Reader, Source
@@ -131,13 +130,11 @@ class _Lowering(Assembly):
         self, shape: Shape, results: Sequence[tuple[Var, Target]], sources: dict[Var, Source]
     ) -> None:
         """One nest over a shape that computes every element of some values."""
-        scalars = Scalars()
-        names = [f"o{a}" for a in range(len(shape))]
-        reader = self._reader(sources, scalars, dict(zip(names, shape, strict=True)))
-        index = tuple(map(variable, names))
-        values = [reader.element(v, index) for v, _ in results]
-        body = scalars.statement(values, [replace(t, index=index) for _, t in results])
-        self._step(self._nest((writes.looped(names, shape, body),), ()))
+        here, scalars = loops_over(shape), Scalars()
+        reader = self._reader(sources, scalars, here.ranges)
+        values = [reader.element(v, here.index) for v, _ in results]
+        body = scalars.statement(values, [replace(t, index=here.index) for _, t in results])
+        self._step(self._nest(here.around(body), ()))
 
     def _is_large_join(self, v: Var, sources: dict[Var, Source]) -> bool:
         e = self.producers.get(v)
@@ -207,13 +204,13 @@ class _Lowering(Assembly):
             return
         if e.primitive.name == "cumulative":
             body, local = writes.running(e, reader_of, names)
-            self._step(self._nest((body,), local))
+            self._step(self._nest(body, local))
             return
         dtype, result = writes.working(e), root.var.type
         name = names[0] if dtype == result.dtype else self.temporary(result.shape, dtype)
         self._whole(e.inputs[0], reader_of, sources, name)
         if not any(d == 0 for d in e.inputs[2].type.shape):
-            nest = collapsed(self._nest((writes.scattered(e, reader_of, name, dtype),), ()))
+            nest = collapsed(self._nest(writes.scattered(e, reader_of, name, dtype), ()))
             along = e.primitive.name.endswith("along")
             self._emit(writes.in_lanes(nest) if along else writes.in_strips(nest))
         wide = Var(TensorType(result.shape, dtype))
@@ -222,7 +219,7 @@ class _Lowering(Assembly):
             return Reader({}, {wide: Source(name)}, ranges, scalars)
 
         for other in names if dtype != result.dtype else names[1:]:
-            self._step(self._nest((writes.copied(wide, wide_reader, other, result.dtype),), ()))
+            self._step(self._nest(writes.copied(wide, wide_reader, other, result.dtype), ()))
 
     def _renew(
         self, e: Equation, reader_of: writes.ReaderOf, sources: dict[Var, Source], names: list[str]
@@ -232,12 +229,12 @@ class _Lowering(Assembly):
             self._whole(e.inputs[0], reader_of, sources, name)
         if not any(d == 0 for d in e.inputs[1].type.shape):
             for name in names:
-                self._step(self._nest((writes.replaced(e, reader_of, name),), ()))
+                self._step(self._nest(writes.replaced(e, reader_of, name), ()))
 
     def _whole(self, v: Var, reader_of: writes.ReaderOf, sources: dict[Var, Source], name: str) -> None:
         """Every element of a value into a buffer, unless it stands there."""
         dtype = self.buffers[name].dtype
-        nest = self._nest((writes.copied(v, reader_of, name, dtype),), ())
+        nest = self._nest(writes.copied(v, reader_of, name, dtype), ())
         if v in sources and v.type.dtype == dtype:
             nest = replace(nest, unless_same=(sources[v].buffer, name))
         self._step(nest)

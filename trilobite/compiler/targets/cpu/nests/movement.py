@@ -10,17 +10,15 @@ from __future__ import annotations
 from trilobite.base.dtypes import bool_
 from trilobite.compiler.targets.cpu.loops.index import (
     Index,
-    Indirect,
     Ranges,
     as_index,
-    atom_index,
     bounds,
     divided,
     times,
 )
 from trilobite.compiler.targets.cpu.loops.ir import Load, Test
 from trilobite.compiler.targets.cpu.nests.bits import random_bits
-from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Indices, Reader, Rule, RuleOf
+from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Indices, Reader, Rule, RuleOf, place_of
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Dim, Shape
 
@@ -177,18 +175,11 @@ def _concatenate(r: Reader, e: Equation, index: Indices, guards: Indices) -> Rul
 # -- computed places ---------------------------------------------------------------------------------------
 
 
-def _place(r: Reader, value: Var, highest: Dim) -> Index:
-    leaf = r.scalars.reads.get(value)
-    if not isinstance(leaf, Load):
-        raise CannotRead("a computed place that does not stand in memory")
-    return atom_index(Indirect(leaf, 0, highest))
-
-
 def _gather(r: Reader, e: Equation, index: Indices, guards: Indices) -> Rule:
     x, indices = e.inputs
     axis, n = e.attributes["axis"], indices.type.ndim
     number = yield indices, index[axis : axis + n], guards
-    place = _place(r, number, x.type.shape[axis] - 1)
+    place = place_of(r.scalars, number, x.type.shape[axis] - 1)
     return (yield x, (*index[:axis], place, *index[axis + n :]), guards)
 
 
@@ -198,7 +189,7 @@ def _gather_nd(r: Reader, e: Equation, index: Indices, guards: Indices) -> Rule:
     places: dict[int, Index] = {}
     for k, a in enumerate(axes):
         number = yield indices, (*index[:n], Index(k)), guards
-        places[a] = _place(r, number, x.type.shape[a] - 1)
+        places[a] = place_of(r.scalars, number, x.type.shape[a] - 1)
     rest = iter(index[n:])
     return (yield x, tuple(places[a] if a in places else next(rest) for a in range(x.type.ndim)), guards)
 
@@ -207,7 +198,7 @@ def _take_along(r: Reader, e: Equation, index: Indices, guards: Indices) -> Rule
     x, indices = e.inputs
     axis = e.attributes["axis"]
     number = yield indices, index, guards
-    place = _place(r, number, x.type.shape[axis] - 1)
+    place = place_of(r.scalars, number, x.type.shape[axis] - 1)
     return (yield x, (*index[:axis], place, *index[axis + 1 :]), guards)
 
 
@@ -219,7 +210,7 @@ def _dynamic_slice(r: Reader, e: Equation, index: Indices, guards: Indices) -> R
             at.append(i)
             continue
         number = yield s, (), guards
-        at.append(i + _place(r, number, d - n))
+        at.append(i + place_of(r.scalars, number, d - n))
     return (yield x, tuple(at), guards)
 
 
@@ -232,7 +223,7 @@ def _dynamic_update_slice(r: Reader, e: Equation, index: Indices, guards: Indice
             at.append(i)
             continue
         number = yield s, (), guards
-        place = i - _place(r, number, d - n)
+        place = i - place_of(r.scalars, number, d - n)
         at.append(place)
         tests += [place, as_index(n - 1) - place]
     if any(n == 0 for n in y.type.shape):

@@ -21,13 +21,12 @@ from trilobite.compiler.targets.cpu.loops.index import (
     as_index,
     atom_index,
     bounds,
-    variable,
 )
 from trilobite.compiler.targets.cpu.loops.ir import (
     Buffer,
     Leaf,
     Load,
-    Loop,
+    Loops,
     Nest,
     Node,
     Position,
@@ -35,6 +34,7 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Target,
     Test,
     buffers_of,
+    loops_over,
     ranges_of,
     rewritten,
 )
@@ -85,23 +85,7 @@ def _buffer(name: str, type: TensorType) -> Buffer:
     return Buffer(name, type.dtype, type.shape)
 
 
-def _names(letter: str, n: int) -> list[str]:
-    return [f"{letter}{a}" for a in range(n)]
-
-
-def _variables(names: Sequence[str]) -> Indices:
-    return tuple(map(variable, names))
-
-
-def _looped(names: Sequence[str], shape: Sequence[Dim], *body: Node) -> tuple[Node, ...]:
-    for name, d in reversed(list(zip(names, shape, strict=True))):
-        body = (Loop(name, (as_index(d),), body),)
-    return body
-
-
-def _sum_of_products(
-    e: Equation, over: tuple[list[str], Sequence[Dim]], first: Load, second: Load
-) -> tuple[Nest, ...]:
+def _sum_of_products(e: Equation, over: Loops, first: Load, second: Load) -> tuple[Nest, ...]:
     """Every element of the result (`o0, o1, ...`): the sum over some variables of one load times another."""
     w, out = _Writer(e), e.outputs[0].type
     wide = wide_dtype(e.inputs[0].type.dtype, out.dtype)
@@ -110,9 +94,8 @@ def _sum_of_products(
     factors = [scalars.cast(w.read(scalars, load), wide) for load in (first, second)]
     term = scalars.apply(table["mul"], factors, wide, {})
     added = scalars.statement([term], [Target("sum", (), "add")])
-    names = _names("o", out.ndim)
-    body = (w.set("sum", 0), *_looped(*over, added), w.copy("sum", (), "y0", _variables(names)))
-    return (w.nest(*_looped(names, out.shape, *body)),)
+    here = loops_over(out.shape)
+    return (w.nest(*here.around(w.set("sum", 0), *over.around(added), w.copy("sum", (), "y0", here.index))),)
 
 
 # -- products ----------------------------------------------------------------------------------------------
@@ -121,8 +104,8 @@ def _sum_of_products(
 def _dot(e: Equation) -> tuple[Nest, ...]:
     (x, y), (cx, cy), (bx, by) = e.inputs, e.attributes["contract"], e.attributes["batch"]
     fx, fy = free_axes(x.type.ndim, cx, bx), free_axes(y.type.ndim, cy, by)
-    names = _names("k", len(cx))
-    inner, outer = _variables(names), _variables(_names("o", e.outputs[0].type.ndim))
+    over = loops_over([x.type.shape[a] for a in cx], "k")
+    inner, outer = over.index, loops_over(e.outputs[0].type.shape).index
 
     def index(
         ndim: int, batch: Sequence[int], free: Sequence[int], summed: Sequence[int], start: int
@@ -134,7 +117,7 @@ def _dot(e: Equation) -> tuple[Nest, ...]:
 
     first = Load("x0", index(x.type.ndim, bx, fx, cx, len(bx)))
     second = Load("x1", index(y.type.ndim, by, fy, cy, len(bx) + len(fx)))
-    return _sum_of_products(e, (names, [x.type.shape[a] for a in cx]), first, second)
+    return _sum_of_products(e, over, first, second)
 
 
 # -- convolutions: three views of one sum; see ir/primitives/conv.py ---------------------------------------
@@ -162,6 +145,11 @@ def _under(e: Equation, positions: Indices, taps: Indices, space: Shape) -> tupl
     return tuple(index), tuple(guards)
 
 
+def _loops(first: str, letter: str, shape: Shape) -> Loops:
+    """Loops over channels or images, and over an axis of space each."""
+    return Loops((first, *loops_over(shape[1:], letter).names), shape)
+
+
 def _block(index: Index, size: Dim, groups: int) -> Index:
     """The group that a channel belongs to, `size` channels a group."""
     return Index(0) if groups == 1 else atom_index(Quotient(index, size))
@@ -169,35 +157,31 @@ def _block(index: Index, size: Dim, groups: int) -> Index:
 
 def _conv(e: Equation) -> tuple[Nest, ...]:
     (x, w), groups = (v.type for v in e.inputs), e.attributes["groups"]
-    rank = x.ndim - 2
-    n, k, *p = _variables(_names("o", rank + 2))
-    names = ["c", *_names("r", rank)]
-    c, *r = _variables(names)
+    n, k, *p = loops_over(e.outputs[0].type.shape).index
+    over = _loops("c", "r", w.shape[1:])
+    c, *r = over.index
     at, guards = _under(e, tuple(p), tuple(r), x.shape[2:])
     channel = _block(k, w.shape[0] // groups, groups) * w.shape[1] + c
-    return _sum_of_products(
-        e, (names, w.shape[1:]), Load("x0", (n, channel, *at), guards), Load("x1", (k, c, *r))
-    )
+    return _sum_of_products(e, over, Load("x0", (n, channel, *at), guards), Load("x1", (k, c, *r)))
 
 
 def _conv_weight_grad(e: Equation) -> tuple[Nest, ...]:
     (x, y), out, groups = (v.type for v in e.inputs), e.outputs[0].type, e.attributes["groups"]
-    rank = x.ndim - 2
-    k, c, *r = _variables(_names("o", rank + 2))
-    names = ["n", *_names("p", rank)]
-    n, *p = _variables(names)
+    k, c, *r = loops_over(out.shape).index
+    over = _loops("n", "p", (y.shape[0], *y.shape[2:]))
+    n, *p = over.index
     at, guards = _under(e, tuple(p), tuple(r), x.shape[2:])
     channel = _block(k, out.shape[0] // groups, groups) * out.shape[1] + c
-    over = (names, (y.shape[0], *y.shape[2:]))
     return _sum_of_products(e, over, Load("x0", (n, channel, *at), guards), Load("x1", (n, k, *p)))
 
 
 def _conv_input_grad(e: Equation) -> tuple[Nest, ...]:
     (y, w), a = (v.type for v in e.inputs), e.attributes
     rank, groups = y.ndim - 2, a["groups"]
-    n, channel, *i = _variables(_names("o", rank + 2))
-    names = ["k", *_names("r", rank)]
-    k, *r = _variables(names)
+    filters, channels = w.shape[0] // groups, w.shape[1]
+    n, channel, *i = loops_over(e.outputs[0].type.shape).index
+    over = _loops("k", "r", (filters, *w.shape[2:]))
+    k, *r = over.index
     index: list[Index] = []
     guards: list[Index] = []
     for d in range(rank):
@@ -205,10 +189,8 @@ def _conv_input_grad(e: Equation) -> tuple[Nest, ...]:
         at, inside = _divided(place, a["stride"][d], y.shape[2 + d])
         index.append(at)
         guards += inside
-    filters, channels = w.shape[0] // groups, w.shape[1]
     block = _block(channel, channels, groups)
     filter = block * filters + k
-    over = (names, (filters, *w.shape[2:]))
     first = Load("x0", (n, filter, *index), tuple(guards))
     return _sum_of_products(e, over, first, Load("x1", (filter, channel - block * channels, *r)))
 
@@ -216,20 +198,20 @@ def _conv_input_grad(e: Equation) -> tuple[Nest, ...]:
 # -- windows -----------------------------------------------------------------------------------------------
 
 
-def _window_places(e: Equation) -> tuple[Indices, Indices, list[str], Index]:
-    """The index of x under tap `r` of window `o`, its guards, the taps' names, its place in the plane."""
+def _window_places(e: Equation) -> tuple[Indices, Indices, Loops, Index]:
+    """The index of x under tap `r` of window `o`, its guards, the loops over taps, its place in the plane."""
     a, x = e.attributes, e.inputs[0].type
     rank = len(a["size"])
     lead = x.ndim - rank
-    names = _names("r", rank)
-    outer = _variables(_names("o", x.ndim))
+    taps = loops_over(a["size"], "r")
+    outer = loops_over(x.shape).index
     index, guards, flat = list(outer[:lead]), [], Index(0)
-    for d, r in enumerate(_variables(names)):
+    for d, r in enumerate(taps.index):
         place = outer[lead + d] * a["stride"][d] + r * a["dilation"][d] - a["low"][d]
         index.append(place)
         guards += [place, as_index(x.shape[lead + d] - 1) - place]
         flat = flat * x.shape[lead + d] + place
-    return tuple(index), tuple(guards), names, flat
+    return tuple(index), tuple(guards), taps, flat
 
 
 def _window_reduce(e: Equation) -> tuple[Nest, ...]:
@@ -241,13 +223,9 @@ def _window_reduce(e: Equation) -> tuple[Nest, ...]:
     scalars = Scalars()
     value = w.read(scalars, Load("x0", index, guards, identity(combine, dtype)))
     joined = scalars.statement([scalars.cast(value, wide)], [Target("total", (), combine)])
-    names = _names("o", e.outputs[0].type.ndim)
-    body = (
-        w.set("total", identity(combine, wide)),
-        *_looped(taps, e.attributes["size"], joined),
-        w.copy("total", (), "y0", _variables(names)),
-    )
-    return (w.nest(*_looped(names, e.outputs[0].type.shape, *body)),)
+    here = loops_over(e.outputs[0].type.shape)
+    start, end = w.set("total", identity(combine, wide)), w.copy("total", (), "y0", here.index)
+    return (w.nest(*here.around(start, *taps.around(joined), end)),)
 
 
 def _window_argmax(e: Equation) -> tuple[Nest, ...]:
@@ -269,13 +247,9 @@ def _window_argmax(e: Equation) -> tuple[Nest, ...]:
     found = test("and", inside, test("or", test("lt", where, s.number(0, int64)), above))
     results = [s.select(found, value, best), s.select(found, w.read(s, Position(flat, int64)), where)]
     step = s.statement(results, [Target("best", ()), Target("where", ())])
-    names = _names("o", e.outputs[0].type.ndim)
-    body = (
-        w.set("best", 0), w.set("where", -1),
-        *_looped(taps, e.attributes["size"], step),
-        w.copy("where", (), "y0", _variables(names)),
-    )  # fmt: skip
-    return (w.nest(*_looped(names, e.outputs[0].type.shape, *body)),)
+    here = loops_over(e.outputs[0].type.shape)
+    start, end = (w.set("best", 0), w.set("where", -1)), w.copy("where", (), "y0", here.index)
+    return (w.nest(*here.around(*start, *taps.around(step), end)),)
 
 
 def _flat(buffer: Buffer, lead: int) -> Buffer:
@@ -289,15 +263,15 @@ def _flat(buffer: Buffer, lead: int) -> Buffer:
 def _window_gather(e: Equation) -> tuple[Nest, ...]:
     w, out = _Writer(e), e.outputs[0].type
     lead = out.ndim - e.attributes["rank"]
-    names = _names("o", out.ndim)
-    outer = _variables(names)
+    here = loops_over(out.shape)
+    outer = here.index
     plane = w.buffers["x0"] = _flat(w.buffers["x0"], lead)
     place = Load("x1", outer)
     real = atom_index(Indirect(place, -1, plane.shape[-1] - 1))
     s = Scalars()
     at = (*outer[:lead], atom_index(Indirect(place, 0, plane.shape[-1] - 1)))
     value = w.read(s, Load("x0", at, (real,)))
-    return (w.nest(*_looped(names, out.shape, s.statement([value], [Target("y0", outer)]))),)
+    return (w.nest(*here.around(s.statement([value], [Target("y0", outer)]))),)
 
 
 def _window_scatter(e: Equation) -> tuple[Nest, ...]:
@@ -306,17 +280,18 @@ def _window_scatter(e: Equation) -> tuple[Nest, ...]:
     lead, wide = y.ndim - len(e.attributes["plane"]), accumulator(y.dtype)
     to = "y0" if wide == out.dtype else "t0"
     w.temporary("t0", out.shape, wide)
-    names, planes = _names("o", out.ndim), _variables(_names("o", out.ndim))
-    zeros = w.nest(*_looped(names, out.shape, w.set(to, 0, planes)))
-    rounded = w.nest(*_looped(names, out.shape, w.copy("t0", planes, "y0", planes)))
+    here, given = loops_over(out.shape), loops_over(y.shape)
+    planes, outer = here.index, given.index
+    zeros = w.nest(*here.around(w.set(to, 0, planes)))
+    rounded = w.nest(*here.around(w.copy("t0", planes, "y0", planes)))
     plane = w.buffers[to] = _flat(w.buffers[to], lead)
     s = Scalars()
-    place, outer = Load("x1", planes), _variables(_names("o", y.ndim))
+    place = Load("x1", planes)
     highest = plane.shape[-1] - 1
     real = w.read(s, Test((atom_index(Indirect(place, -1, highest)),)))
     value = s.select(real, s.cast(w.read(s, Load("x0", outer)), wide), s.number(0, wide))
     at = (*outer[:lead], atom_index(Indirect(place, 0, highest)))
-    put = w.nest(*_looped(_names("o", y.ndim), y.shape, s.statement([value], [Target(to, at, "add")])))
+    put = w.nest(*given.around(s.statement([value], [Target(to, at, "add")])))
     return (zeros, put) if to == "y0" else (zeros, put, rounded)
 
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.emit.scalar import RULES as RULES_OF_SCALARS
 from trilobite.compiler.targets.cpu.emit.scalar import WITH_ATTRIBUTES
-from trilobite.compiler.targets.cpu.loops.index import Index, Ranges, bounds
+from trilobite.compiler.targets.cpu.loops.index import Index, Indirect, Ranges, atom_index, bounds
 from trilobite.compiler.targets.cpu.loops.ir import Load, Position
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Var
+from trilobite.ir.types import Dim
 
 Indices = tuple[Index, ...]
 Ask = tuple[Var, Indices, Indices]  # an operand, the element's index, guards under which it is wanted
@@ -114,6 +115,14 @@ class Reader:
                 kept.append(g)
                 never = never or (span is not None and span[1] < 0)
         return tuple(kept), never
+
+
+def place_of(scalars: Scalars, value: Var, highest: Dim) -> Index:
+    """A place along an axis that is loaded, held between 0 and the highest."""
+    leaf = scalars.reads.get(value)
+    if not isinstance(leaf, Load):
+        raise CannotRead("a computed place that does not stand in memory")
+    return atom_index(Indirect(leaf, 0, highest))
 
 
 _GRIDS = {"quantise", "requantise", "quantise_product", "requantise_single", "dequantise"}

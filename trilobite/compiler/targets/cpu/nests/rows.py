@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trilobite.compiler.targets.cpu.loops.combine import accumulates_in, identity
-from trilobite.compiler.targets.cpu.loops.index import Index, as_index
-from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Node, Statement, Target
+from trilobite.compiler.targets.cpu.loops.index import Index
+from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loops, Node, Statement, Target
 from trilobite.compiler.targets.cpu.nests.groups import Group, Root, size
 from trilobite.compiler.targets.cpu.nests.reader import Reader, Source
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
@@ -136,10 +136,8 @@ class Rows:
             targets.append(Target(acc.name, (), r.combine))
             after.append(self._finish(r, acc, new))
         self.sources.update(new)
-        body: Node = scalars.statement(results, targets)
-        for a in reversed(self.group.axes):
-            body = Loop(f"{prefix}{a}", (as_index(self.group.shape[a]),), (body,))
-        return [*before, body, *after]
+        inside = Loops(tuple(f"{prefix}{a}" for a in self.group.axes), self.group.reduced_shape)
+        return [*before, *inside.around(scalars.statement(results, targets)), *after]
 
     def _kept_targets(self, v: Var, index: tuple[Index, ...], new: dict[Var, Source]) -> list[Target]:
         here = tuple(i if a in self.group.kept else None for a, i in enumerate(index))
@@ -147,8 +145,7 @@ class Rows:
         if names:
             new[v] = Source(names[0], here)
             return [Target(name, index) for name in names]
-        inner = tuple(self.group.shape[a] for a in self.group.axes)
-        row = Buffer(f"row{len(self.locals)}", v.type.dtype, inner, kind="local")
+        row = Buffer(f"row{len(self.locals)}", v.type.dtype, self.group.reduced_shape, kind="local")
         self.locals.append(row)
         new[v] = Source(row.name, here, whole=False)
         return [Target(row.name, tuple(index[a] for a in self.group.axes))]
@@ -185,6 +182,4 @@ def _constant(number: bool | int | float, buffer: Buffer) -> Statement:
 
 def around(group: Group, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """The loops over rows."""
-    for a in reversed(group.kept):
-        body = (Loop(f"o{a}", (as_index(group.shape[a]),), body),)
-    return body
+    return Loops(tuple(f"o{a}" for a in group.kept), group.kept_shape).around(*body)

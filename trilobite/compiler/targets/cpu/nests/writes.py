@@ -14,14 +14,25 @@ from dataclasses import replace
 from trilobite.base.dtypes import DType, accumulator, is_float
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.cpu.loops.combine import identity
-from trilobite.compiler.targets.cpu.loops.index import Index, Indirect, Ranges, as_index, atom_index, variable
-from trilobite.compiler.targets.cpu.loops.ir import Buffer, Load, Loop, Nest, Node, Statement, Target
+from trilobite.compiler.targets.cpu.loops.index import Index, Ranges, as_index, variable
+from trilobite.compiler.targets.cpu.loops.ir import (
+    Buffer,
+    Load,
+    Loop,
+    Loops,
+    Nest,
+    Node,
+    Statement,
+    Target,
+    loop,
+    loops_over,
+)
 from trilobite.compiler.targets.cpu.loops.transform import extent_of, fuse_pair, split_loop
-from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Reader
+from trilobite.compiler.targets.cpu.nests.reader import Reader, place_of
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitive import table
-from trilobite.ir.types import Dim, Shape
+from trilobite.ir.types import Shape
 
 STRIP = 64  # elements of a row that one unit of a scatter writes at least
 ReaderOf = Callable[[Scalars, Ranges], Reader]
@@ -36,63 +47,40 @@ def working(e: Equation) -> DType:
     return accumulator(dtype) if kind in ("add", "mul", "sum", "prod", "logsumexp") else dtype
 
 
-def looped(names: list[str], shape: Shape, body: Node) -> Node:
-    for name, d in reversed(list(zip(names, shape, strict=True))):
-        body = Loop(name, (as_index(d),), (body,))
-    return body
-
-
-def copied(v: Var, reader_of: ReaderOf, to: str, dtype: DType) -> Node:
+def copied(v: Var, reader_of: ReaderOf, to: str, dtype: DType) -> tuple[Node, ...]:
     """Every element of a value into a buffer."""
-    names = [f"o{a}" for a in range(len(v.type.shape))]
-    scalars = Scalars()
-    index = tuple(map(variable, names))
-    reader = reader_of(scalars, dict(zip(names, v.type.shape, strict=True)))
-    value = scalars.cast(reader.element(v, index), dtype)
-    return looped(names, v.type.shape, scalars.statement([value], [Target(to, index)]))
+    here, scalars = loops_over(v.type.shape), Scalars()
+    value = scalars.cast(reader_of(scalars, here.ranges).element(v, here.index), dtype)
+    return here.around(scalars.statement([value], [Target(to, here.index)]))
 
 
-def _place(scalars: Scalars, value: Var, highest: Dim) -> Index:
-    leaf = scalars.reads.get(value)
-    if not isinstance(leaf, Load):
-        raise CannotRead("a computed place that does not stand in memory")
-    return atom_index(Indirect(leaf, 0, highest))
-
-
-def scattered(e: Equation, reader_of: ReaderOf, to: str, dtype: DType) -> Node:
+def scattered(e: Equation, reader_of: ReaderOf, to: str, dtype: DType) -> tuple[Node, ...]:
     """The updates, written one after the other where they may meet; those loops stand innermost but one."""
     if e.primitive.name in ("scatter_along", "scatter_reduce_along"):
         return _along(e, reader_of, to, dtype)
     x, indices, updates = e.inputs
-    axes = e.attributes["axes"]
     n = indices.type.ndim - 1
-    shape = updates.type.shape
-    names = [f"u{a}" for a in range(len(shape))]
-    scalars = Scalars()
-    reader = reader_of(scalars, dict(zip(names, shape, strict=True)))
-    index = tuple(map(variable, names))
+    here, scalars = loops_over(updates.type.shape, "u"), Scalars()
+    reader, index = reader_of(scalars, here.ranges), here.index
     places = {
-        a: _place(scalars, reader.element(indices, (*index[:n], Index(k))), x.type.shape[a] - 1)
-        for k, a in enumerate(axes)
+        a: place_of(scalars, reader.element(indices, (*index[:n], Index(k))), x.type.shape[a] - 1)
+        for k, a in enumerate(e.attributes["axes"])
     }
     rest = iter(index[n:])
     at = tuple(places[a] if a in places else next(rest) for a in range(x.type.ndim))
-    body: Node = _written(e, scalars, reader.element(updates, index), Target(to, at), dtype)
-    return looped(names, shape, body)
+    return here.around(_written(e, scalars, reader.element(updates, index), Target(to, at), dtype))
 
 
-def _along(e: Equation, reader_of: ReaderOf, to: str, dtype: DType) -> Node:
+def _along(e: Equation, reader_of: ReaderOf, to: str, dtype: DType) -> tuple[Node, ...]:
     x, indices, updates = e.inputs
     axis, shape = e.attributes["axis"], updates.type.shape
-    names = [f"u{a}" for a in range(len(shape))]
-    scalars = Scalars()
-    reader = reader_of(scalars, dict(zip(names, shape, strict=True)))
-    index = tuple(map(variable, names))
-    place = _place(scalars, reader.element(indices, index), x.type.shape[axis] - 1)
+    here, scalars = loops_over(shape, "u"), Scalars()
+    reader, index = reader_of(scalars, here.ranges), here.index
+    place = place_of(scalars, reader.element(indices, index), x.type.shape[axis] - 1)
     at = (*index[:axis], place, *index[axis + 1 :])
-    body: Node = _written(e, scalars, reader.element(updates, index), Target(to, at), dtype)
+    body = _written(e, scalars, reader.element(updates, index), Target(to, at), dtype)
     order = [a for a in range(len(shape)) if a != axis] + [axis]
-    return looped([names[a] for a in order], tuple(shape[a] for a in order), body)
+    return Loops(tuple(here.names[a] for a in order), tuple(shape[a] for a in order)).around(body)
 
 
 def _written(e: Equation, scalars: Scalars, value: Var, target: Target, dtype: DType) -> Node:
@@ -147,37 +135,37 @@ def _moves(index: Index, var: str) -> bool:
 # -- a part replaced ---------------------------------------------------------------------------------------
 
 
-def replaced(e: Equation, reader_of: ReaderOf, to: str) -> Node:
+def replaced(e: Equation, reader_of: ReaderOf, to: str) -> tuple[Node, ...]:
     """The part alone, into a buffer that holds the rest."""
     x, y, *starts = e.inputs
-    names = [f"u{a}" for a in range(y.type.ndim)]
-    scalars = Scalars()
-    reader = reader_of(scalars, dict(zip(names, y.type.shape, strict=True)))
-    index = tuple(map(variable, names))
+    here, scalars = loops_over(y.type.shape, "u"), Scalars()
+    reader, index = reader_of(scalars, here.ranges), here.index
     value = reader.element(y, index)
     if starts:
         at = tuple(
-            i + _place(scalars, reader.element(s, ()), d - n) if d != n else i
+            i + place_of(scalars, reader.element(s, ()), d - n) if d != n else i
             for i, s, d, n in zip(index, starts, x.type.shape, y.type.shape, strict=True)
         )
     else:
         steps = zip(index, e.attributes["start"], e.attributes["step"], strict=True)
         at = tuple(i * step + start for i, start, step in steps)
-    return looped(names, y.type.shape, scalars.statement([value], [Target(to, at)]))
+    return here.around(scalars.statement([value], [Target(to, at)]))
 
 
 # -- running sums ------------------------------------------------------------------------------------------
 
 
-def running(e: Equation, reader_of: ReaderOf, names: list[str]) -> tuple[Node, tuple[Buffer, ...]]:
+def running(
+    e: Equation, reader_of: ReaderOf, names: list[str]
+) -> tuple[tuple[Node, ...], tuple[Buffer, ...]]:
     """Along one axis in order, over the axes behind it side by side; along the last axis several lanes side
     by side, for each step waits for the one before.
     """
     x, axis = e.inputs[0], e.attributes["axis"]
     shape, dtype = x.type.shape, working(e)
-    inner = shape[axis + 1 :]
-    variables = _variables("o", 0, shape)
-    beside, ranges = _beside(shape, axis, dtype), {f"o{a}": d for a, d in enumerate(shape)}
+    here, inner = loops_over(shape), shape[axis + 1 :]
+    variables, ranges = here.index, here.ranges
+    beside = _beside(shape, axis, dtype)
     if beside is not None:
         inner = (beside.together,)
         ranges |= {beside.block: -(-beside.lanes // beside.together), beside.lane: beside.together}
@@ -185,37 +173,32 @@ def running(e: Equation, reader_of: ReaderOf, names: list[str]) -> tuple[Node, t
     state = Buffer("state", dtype, inner, kind="local")
     combine = _RUNNING[e.attributes["kind"]]
     start = identity(combine, dtype) if combine != "logaddexp" else float("-inf")
-    begin = Scalars()
-    last = [f"b{a}" for a in range(axis + 1, axis + 1 + len(inner))]
-    first = begin.statement([begin.number(start, dtype)], [Target("state", tuple(map(variable, last)))])
+    begin, fill = Scalars(), Loops(tuple(f"b{axis + 1 + a}" for a in range(len(inner))), inner)
+    first = begin.statement([begin.number(start, dtype)], [Target("state", fill.index)])
     place = variables[axis]
     if e.attributes["reverse"]:
         place = as_index(shape[axis] - 1) - place
     index = (*variables[:axis], place, *variables[axis + 1 :])
     scalars = Scalars()
     value = scalars.cast(reader_of(scalars, ranges).element(x, index), dtype)
-    here = Target("state", variables[axis + 1 :] if beside is None else (variable(beside.lane),))
-    before = scalars.leaf(Load("state", here.index), dtype)
+    to = Target("state", variables[axis + 1 :] if beside is None else (variable(beside.lane),))
+    before = scalars.leaf(Load("state", to.index), dtype)
     after = scalars.apply(table[combine], (before, value), dtype, {})
     result = scalars.cast(after, e.outputs[0].type.dtype)
-    step: Node = scalars.statement(
-        [after, *[result] * len(names)], [here, *(Target(n, index) for n in names)]
-    )
+    step: Node = scalars.statement([after, *[result] * len(names)], [to, *(Target(n, index) for n in names)])
     if beside is not None:
         step = Loop(beside.lane, beside.extent, (step,))
-    fill = looped(last, inner, first)
-    walk = looped([f"o{a}" for a in range(axis, len(shape))], shape[axis:], step)
-    body: tuple[Node, ...] = (fill, walk)
-    for a in reversed(range(axis)):
-        blocks = beside is not None and a == axis - 1
-        loop = (beside.block, ranges[beside.block]) if beside and blocks else (f"o{a}", shape[a])
-        body = (Loop(loop[0], (as_index(loop[1]),), body),)
-    return _only(body), (state,)
+    walk = Loops(here.names[axis:], shape[axis:]).around(step)
+    around = Loops(here.names[:axis], shape[:axis])
+    if beside is not None:
+        around = Loops((*around.names[:-1], beside.block), (*around.shape[:-1], ranges[beside.block]))
+    body = around.around(*fill.around(first), *walk)
+    # One node; without loops around, a loop of one iteration.
+    return body if len(body) == 1 else (loop("whole", 1, *body),), (state,)
 
 
-_TOGETHER = (
-    32  # bytes of lanes walked together; of more, lines that lie a power of two apart push each other out
-)
+# Bytes of lanes walked together; of more, lines that lie a power of two apart push each other out.
+_TOGETHER = 32
 
 
 @dataclass(frozen=True)
@@ -244,12 +227,3 @@ def _beside(shape: Shape, axis: int, dtype: DType) -> _Beside | None:
     if not isinstance(lanes, int) or lanes < together or not is_float(dtype):
         return None
     return _Beside(lanes, together, f"o{axis - 1}_b", "lane")
-
-
-def _only(body: tuple[Node, ...]) -> Node:
-    """One node; without loops around, a loop of one iteration."""
-    return body[0] if len(body) == 1 else Loop("whole", (Index(1),), body)
-
-
-def _variables(prefix: str, first: int, shape: Shape) -> tuple[Index, ...]:
-    return tuple(variable(f"{prefix}{a}") for a in range(first, len(shape)))
