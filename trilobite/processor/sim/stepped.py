@@ -44,7 +44,7 @@ class SteppedCode(SiteTable):
 
     def translate(self) -> None:
         """Cores enter it anew afterwards: there are more entry_points."""
-        self.translation = Translation(self._code_of_program)
+        self.translation = Translation(self._code_of_program, self)
         self.entry_points = self.entry_points | set(self.translation.entry_points)
 
     def run(self, state: Array, counts: Array) -> None:

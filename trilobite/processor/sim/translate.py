@@ -51,15 +51,16 @@ class Part:
         self.module: NativeModule | None = None
 
 
-class Translation(SiteTable):
+class Translation:
     """The machine code of one program, for any number of cores. A large program is compiled part by part:
     LLVM's time grows faster than the code, and much of such code is passed through once."""
 
-    def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer] = emit.Writer) -> None:
-        super().__init__(code if writer.does_tensors else ())
-        self._code_of_program, self._writer = code, writer
-        native = [_is_native(prepared) or place in self.numbers for place, prepared in enumerate(code)]
-        parts = _parts(_blocks(code, native, self.numbers), len(code))
+    def __init__(
+        self, code: Sequence[Prepared], table: SiteTable, writer: type[emit.Writer] = emit.Writer
+    ) -> None:
+        self._code_of_program, self._table, self._writer = code, table, writer
+        native = [_is_native(prepared) or place in table.numbers for place, prepared in enumerate(code)]
+        parts = _parts(_blocks(code, native, table.numbers), len(code))
         entry_points = _entry_points(code, native)
         if len(parts) > 1:
             entry_points |= _crossings(code, parts)
@@ -77,7 +78,7 @@ class Translation(SiteTable):
         accesses = sum(prepared.row.mnemonic in MEMORY for prepared in covered)
         made = self._writer(used, promoted=promoted, inlined=accesses <= MAX_INLINED)
         with np.errstate(all="ignore"):  # immediates are converted to their formats here
-            text = _module_text(code, part.blocks, sorted(part.entry_points), self, made)
+            text = _module_text(code, part.blocks, sorted(part.entry_points), self._table, made)
         # The optimiser's time grows faster than the code: large programs do with the code generator's own,
         # and for the others its few light passes give code as fast as all of them.
         part.module = NativeModule(text, {"run": (None, (POINTER, POINTER))}, level=int(promoted))
@@ -106,8 +107,27 @@ class Translation(SiteTable):
             following = self._part_at.get(int(state[PC]))
 
     def is_cold(self, place: int) -> bool:
+        """Whether the code from an entry point on is still to be compiled."""
         part = self._part_at.get(place)
-        return (part is not None and part.module is None) or super().is_cold(place)
+        return part is not None and part.module is None
+
+
+class Translated(SiteTable):
+    """A program that only its translation runs."""
+
+    def __init__(self, code: Sequence[Prepared], writer: type[emit.Writer]) -> None:
+        super().__init__(code if writer.does_tensors else ())
+        self._translation = Translation(code, self, writer)
+        self.entry_points = self._translation.entry_points
+
+    def is_ready(self, place: int) -> bool:
+        return self._translation.is_ready(place)
+
+    def run(self, state: Array, counts: Array) -> None:
+        self._translation.run(state, counts)
+
+    def is_cold(self, place: int) -> bool:
+        return self._translation.is_cold(place) or super().is_cold(place)
 
 
 def _parts(blocks: Sequence[Block], length: int) -> list[list[Block]]:
@@ -201,15 +221,15 @@ def _module_text(
     code: Sequence[Prepared],
     blocks: Sequence[Block],
     entry_points: Sequence[int],
-    translation: Translation,
+    table: SiteTable,
     writer: emit.Writer,
 ) -> str:
     entry = {block.first: block for block in blocks}
     for block in blocks:
         writer.label(f"b{block.first}")
         writer.enough(block.first, block.last - block.first + 1)
-        if block.first in translation.numbers:
-            _tensor(writer, translation, block.first)
+        if block.first in table.numbers:
+            _tensor(writer, table, block.first)
             writer.count_trip((), 1)
             writer.go(block.first + 1, entry)
         else:
@@ -223,9 +243,9 @@ def _registers(prepared: Prepared) -> Sequence[int]:
     return prepared.instruction.registers
 
 
-def _tensor(writer: emit.Writer, translation: Translation, place: int) -> None:
-    number = translation.numbers[place]
-    site = translation.sites[number]
+def _tensor(writer: emit.Writer, table: SiteTable, place: int) -> None:
+    number = table.numbers[place]
+    site = table.sites[number]
     registers = [register for _, register, _ in site.prepared.fields]
     writer.tensor(number, registers, site.immediate, place)
     for register in site.prepared.outputs:
@@ -245,9 +265,8 @@ def _body(
         name, instruction = prepared.row.mnemonic, prepared.instruction
         if name in MEMORY:
             writer.access(instruction, place, is_store=name == "SSTORE")
-        elif _is_register_jump(
-            prepared
-        ):  # only to where this code can go on; the interpreter judges the rest
+        elif _is_register_jump(prepared):
+            # Only to where this code can go on; the interpreter judges the rest.
             writer.check_entry_point(instruction.registers[-1], place, entry_points)
         if place == block.first:
             writer.count_trip(_block_counts(code, block), block.last - block.first + 1)

@@ -25,7 +25,7 @@ from trilobite.processor.sim import emit, native_state
 from trilobite.processor.sim.core import Core
 from trilobite.processor.sim.core_code import CoreCode
 from trilobite.processor.sim.memory import Memory
-from trilobite.processor.sim.translate import Translation
+from trilobite.processor.sim.translate import Translated
 from trilobite.processor.tools import judge_state as table
 from trilobite.processor.tools.checked_access import (
     BLOCK_SLOTS,
@@ -104,7 +104,7 @@ class Checked:
     def __init__(self, core: Core, does_tensors: bool) -> None:
         assert core.program is not None
         own = {"notes": getattr(core.program, "notes", {}), "does_tensors": does_tensors}
-        self.translation = Translation(core.code, type("NotedWriter", (CheckedWriter,), own))
+        self.translation = Translated(core.code, type("NotedWriter", (CheckedWriter,), own))
         self.facts = SiteFacts(self.translation, core.program)
 
 

@@ -17,11 +17,10 @@ from trilobite.processor.isa.program import Program
 from trilobite.processor.isa.row import DMA, QUEUES, VALUE_FIELDS, Operands, Region, signed
 from trilobite.processor.lang.bounds import CallNote
 from trilobite.processor.sim.access import fill_text
-from trilobite.processor.sim.site_table import MOST_FORMS
+from trilobite.processor.sim.site_table import MOST_FORMS, SiteTable
 from trilobite.processor.sim.sites import Site, marked_field
 from trilobite.processor.sim.steps import Steps
 from trilobite.processor.sim.tensor_step import MOST_REGIONS
-from trilobite.processor.sim.translate import Translation
 from trilobite.processor.sim.typed_python import module_text, structure_of
 from trilobite.processor.tools import judge_planes, judge_spreading, tensor_judge
 from trilobite.processor.tools.array_checker import declared_arrays
@@ -66,7 +65,7 @@ def judge_code() -> tuple[Kernels, int, int]:
 class SiteFacts:
     """What the checkers know of a program's tensor instructions, for all its cores."""
 
-    def __init__(self, translation: Translation, program: Program) -> None:
+    def __init__(self, translation: SiteTable, program: Program) -> None:
         self._translation = translation
         self._notes: dict[int, CallNote] = dict(getattr(program, "notes", {}))
         self._declared = [(array.low, array.high) for array in declared_arrays(program)]
