@@ -54,9 +54,8 @@ class Partial:
         self.needs = tuple(_need(n, operands) for n in names)
         self.inputs = frozenset(i for what, i in self.needs if what == "value")
         self.wants_out = any(what == "out" for what, _ in self.needs)
-        self.holomorphic = (
-            holomorphic  # a pointwise derivative serving as vjp: complex cotangents meet its conjugate
-        )
+        # A pointwise derivative serving as vjp: complex cotangents meet its conjugate
+        self.holomorphic = holomorphic
 
     def __call__(
         self, t: Value, inputs: Sequence[Value], types: Sequence[TensorType], out: Value, attrs: Attributes

@@ -103,9 +103,8 @@ _OPS = {Call: 0, Jump: 1, JumpIfZero: 2, Repeat: 3, Again: 4, Swap: 5, Set: 6, H
 _LONG, _BUSY, _IN_USE, _STALE, _NO_TUPLE, _STOPPED, _NO_ARRAY = 1, -1, -2, -3, -4, -6, -16
 _STOP, _MOST_AT_ONCE, _JUMPS = 12, 13, 14  # words of the header
 _ALL, _LOOKS = 255, 1024  # pieces at once; jumps back between two looks at signals
-_WORK = (
-    4e9  # operations and bytes, these four times, of a run that somebody may want to interrupt: some 0.1 s
-)
+# Operations and bytes, these four times, of a run that somebody may want to interrupt: some 0.1 s
+_WORK = 4e9
 _LOOK_WORK = 1e8  # the same between two looks at signals
 _ONE_ARGUMENT = 8  # METH_O
 _CallOn = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_void_p)

@@ -31,9 +31,8 @@ class Settings:
     smoothness: float = 1e-2
     optimiser: str = "adam"
     rate: float = 0.03
-    balanced: bool = (
-        False  # each term as a share of its goal's size: for networks whose values are of all sizes
-    )
+    # Each term as a share of its goal's size: for networks whose values are of all sizes
+    balanced: bool = False
     target: Any = "cpu"
 
     def __post_init__(self) -> None:

@@ -43,9 +43,8 @@ class Options(NamedTuple):
     eager: bool = False  # one operation of many that run one by one: they share their memory
     claimed: Callable[[Equation], bool] | None = None  # calls that the target runs whole
     reassociate: bool = False  # sums and products of numbers may be taken in another order
-    memory: int = (
-        0  # bytes of values to stay within by computing again what is cheap, weights too; 0: no limit
-    )
+    # Bytes of values to stay within by computing again what is cheap, weights too; 0: no limit
+    memory: int = 0
     sizes: Sizes = USUAL
 
     @staticmethod

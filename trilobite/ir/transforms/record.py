@@ -31,9 +31,8 @@ class Recorded(Traced):
 
     def __init__(self, recorder: Recorder, var: Var, constant: bool = False) -> None:
         self.interpreter, self.var = recorder, var
-        self.constant = (
-            constant  # made under no_grad: what differentiates the graph later must not look through it
-        )
+        # Made under no_grad: what differentiates the graph later must not look through it
+        self.constant = constant
         self.shape, self.dtype = var.type.shape, var.type.dtype
         self.stamp = 0
 

@@ -284,9 +284,8 @@ class Tape(Interpreter):
     def __init__(self, level: int, ambient: bool = False) -> None:
         super().__init__(level)
         self.ambient = ambient  # the one that backward() walks; others belong to grad and vjp
-        self.paused = (
-            False  # while one node's forward part runs: what it reads besides its operands is constant
-        )
+        # While one node's forward part runs: what it reads besides its operands is constant
+        self.paused = False
 
     def records(self) -> bool:
         return self.level > entry.context().grad_off

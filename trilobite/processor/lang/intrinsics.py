@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from trilobite.processor.isa.formats import Format
-from trilobite.processor.isa.row import DMA, IO, MOVE, IllegalOperands, Operands, Region, Row
+from trilobite.processor.isa.row import DMA, IO, MOVE, Operands, Region, Row
 from trilobite.processor.isa.table import TABLE
 
 POINTERS = frozenset("dst a b c g mask index table top_at total_at".split())
@@ -134,18 +134,3 @@ def lawful(row: Row, formats: Sequence[Format], flags: Sequence[str]) -> str | N
             return f"{choice!r} is no choice of {row.mnemonic}'s {flag.name}: {choices}"
     named = dict(zip((flag.name for flag in row.flags), flags, strict=True))
     return row.unlawful(tuple(formats), named) if row.unlawful else None
-
-
-def regions_of(
-    mnemonic: str, formats: Sequence[Format], flags: Sequence[str], values: Mapping[str, int]
-) -> tuple[Sequence[Region], Sequence[Region]]:
-    """The places that one execution reads and writes; empty where the values make no sense."""
-    row = TENSOR_ROWS[mnemonic]
-    known: dict[str, Any] = {**values, **{f"f{i}": fmt for i, fmt in enumerate(formats)}}
-    known.update(zip((flag.name for flag in row.flags), flags, strict=True))
-    try:
-        reads = row.reads(Operands(known)) if row.reads else ()
-        writes = row.writes(Operands(known)) if row.writes else ()
-    except IllegalOperands:
-        return (), ()
-    return reads, writes

@@ -32,9 +32,8 @@ class NativeKernel:
 
     name: str  # for people: "dot_bias_gelu", "fused_add_mul"
     text: str = field(hash=False)  # an LLVM module that defines `entry`, declares nothing but intrinsics
-    level: Literal[0, 1, 2, 3] = (
-        0  # how much LLVM's middle end has to do; text that is already tight needs none
-    )
+    # How much LLVM's middle end has to do; text that is already tight needs none
+    level: Literal[0, 1, 2, 3] = 0
     scratch: int = 0  # bytes per thread
     notes: str = ""  # the level above LLVM (a loop nest as text), for `stages`
 

@@ -41,9 +41,8 @@ from trilobite.native.memory import empty
 from trilobite.native.pages import settle
 
 Array = np.ndarray[Any, Any]
-_BRIEF = (
-    20_000  # bytes and operations below which a program is over before another thread could take the lock
-)
+# Bytes and operations below which a program is over before another thread could take the lock
+_BRIEF = 20_000
 
 
 class Arena:

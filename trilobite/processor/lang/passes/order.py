@@ -27,9 +27,8 @@ from trilobite.processor.lang.types import LETTER_OF
 QUEUES = ("io", "move", "matrix", "vector")
 DRAM = ("gdram", "ldram", "code")
 COMPUTE = frozenset(("matrix", "vector"))
-WITH_COMPUTE = (
-    "with_compute"  # on an asynchronous copy within NRAM, which sources leave to the order of compute
-)
+# On an asynchronous copy within NRAM, which sources leave to the order of compute
+WITH_COMPUTE = "with_compute"
 ASYNC = "async"  # a mark that a queue holds copies whose order is the author's
 
 

@@ -42,6 +42,20 @@ def _fits(operation: str, what: str, a: Any, b: Any) -> None:
         )
 
 
+def _extents(operation: str, out: View, left: View, right: View, ta: bool, tb: bool) -> tuple[Any, Any, Any]:
+    """m, n and k of a product."""
+    if not left.ndim == right.ndim == out.ndim == 2:
+        raise current().error(
+            f"{operation} of {left} and {right} into {out}", "views of two axes", "use .view(m, k)"
+        )
+    k, m = left.shape if ta else left.shape[::-1]
+    n, k2 = right.shape if tb else right.shape[::-1]
+    _fits(operation, "k", k, k2)
+    _fits(operation, "m", m, out.shape[0])
+    _fits(operation, "n", n, out.shape[1])
+    return m, n, k
+
+
 @intrinsic
 def matmul(
     dst: Any,
@@ -57,15 +71,7 @@ def matmul(
 ) -> None:
     """dst[m][n] = a[m][k] b[k][n]: a in NRAM, b in WRAM; `read_as` multiplies f32 as tf32."""
     out, left, right = (view_of(n, v, "matmul") for n, v in (("dst", dst), ("a", a), ("b", b)))
-    if not left.ndim == right.ndim == out.ndim == 2:
-        raise current().error(
-            f"matmul of {left} and {right} into {out}", "views of two axes", "use .view(m, k)"
-        )
-    k, m = left.shape if transpose_a else left.shape[::-1]
-    n, k2 = right.shape if transpose_b else right.shape[::-1]
-    _fits("matmul", "k", k, k2)
-    _fits("matmul", "m", m, out.shape[0])
-    _fits("matmul", "n", n, out.shape[1])
+    m, n, k = _extents("matmul", out, left, right, transpose_a, transpose_b)
     flags = (
         *_drain(accumulate, bias, scale, activation),
         "ta" if transpose_a else "",
@@ -93,14 +99,7 @@ def matmul_top(
     out, left, right, largest = (
         view_of(name, given, "matmul_top") for name, given in (("dst", dst), ("a", a), ("b", b), ("top", top))
     )
-    if not left.ndim == right.ndim == out.ndim == 2:
-        raise current().error(
-            f"matmul_top of {left} and {right} into {out}", "views of two axes", "use .view(m, k)"
-        )
-    k, m = left.shape if transpose_a else left.shape[::-1]
-    n, k2 = right.shape if transpose_b else right.shape[::-1]
-    _fits("matmul_top", "k", k, k2)
-    same_shape("matmul_top", "dst", out, (m, n))
+    m, n, k = _extents("matmul_top", out, left, right, transpose_a, transpose_b)
     same_shape("matmul_top", "the top", largest, (n,))
     side = _side("scale", scale, "matmul_top", n)
     flags = ("acc" if accumulate else "", "scale" if scale is not None else "",

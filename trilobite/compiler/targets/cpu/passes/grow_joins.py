@@ -21,9 +21,8 @@ from trilobite.ir.primitive import table
 from trilobite.ir.types import Affine, Dim, TensorType, size_of
 
 FEWEST = 3  # joins of a family: two are as quick each by itself
-PART = (
-    4  # how many times an operand's size the whole must be for writing only that operand (see nests.groups)
-)
+# How many times an operand's size the whole must be for writing only that operand (see nests.groups)
+PART = 4
 LEAST = 1 << 12  # elements of the longest join below which nothing is gained
 
 

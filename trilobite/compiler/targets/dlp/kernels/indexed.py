@@ -225,10 +225,6 @@ class Lines(NamedTuple):
     fmt: Format
 
 
-def fits_sort(length: int, fmt: Format, machine: Machine) -> bool:
-    return length * (2 * fmt.bits // 8 + 12) <= nram_room(machine) - 2048
-
-
 def write_sort(module: KernelModule, name: str, s: Lines, machine: Machine, cores: int) -> LoweredGroup:
     """Parameters: keys, 32-bit words that go with them, and both sorted by the keys."""
     w = Writer(module, name, [GDRAM] * 4, machine, cores)

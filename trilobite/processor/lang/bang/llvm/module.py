@@ -110,10 +110,6 @@ class Module:
             body.append(inner)
         self._functions[name_of(found[1])] = body
 
-    @property
-    def function_names(self) -> list[str]:
-        return list(self._functions)
-
     @cached_property
     def taken(self) -> list[str]:
         """Defined functions whose address the source takes."""

@@ -59,9 +59,8 @@ _ROWS_BYTES = 256 << 10
 _TABLE_BYTES = 64 << 10
 _FAR_BYTES = 64 << 10  # of weights: as many are not in the first caches when a unit begins with them
 _FEW = 16  # channels of a group that are multiplied without a loop
-_GROUPED = (
-    48  # pixels that a block of many groups has at least: what finds their rows is shared by the groups
-)
+# Pixels that a block of many groups has at least: what finds their rows is shared by the groups
+_GROUPED = 48
 _UNITS = 16  # wanted, so that threads share the work evenly
 _SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
 

@@ -36,9 +36,8 @@ from trilobite.ir.graph import Equation
 from trilobite.ir.types import Affine, Dim
 from trilobite.native.host import Host
 
-_DEPTH = (
-    192  # of a block: 24 pixels of it are 18 KiB, so that weights pass through the first-level cache, too
-)
+# Of a block: 24 pixels of it are 18 KiB, so that weights pass through the first-level cache, too
+_DEPTH = 192
 _WEIGHTS = 192 << 10  # bytes of a run of filters by a block of depth: they stay in the second-level cache,
 _SUMS = 128 << 10  # and so do the sums that wait for the next block
 _PANELS = 16  # of pixels that a block has at most

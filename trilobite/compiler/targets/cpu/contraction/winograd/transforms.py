@@ -238,10 +238,8 @@ class Results:
         self.t, self.w, self.tiling, self.tile = t, w, tiling, tile
         self.kept = t.address(t.scratch, RESULT_AT)
         self.step = tiling.lanes * tiling.size
-        self.vectors, self.finish = (
-            Vectors(t, tiling.accumulator, tiling.lanes),
-            Finish(t, tiling, epilogue, after, w.width),
-        )
+        self.vectors = Vectors(t, tiling.accumulator, tiling.lanes)
+        self.finish = Finish(t, tiling, epilogue, after, w.width)
 
     def each(self, unit: Value, sums: Callable[[Value, Value | None, Store], None]) -> None:
         """All columns of a tile. `sums(column, how many exist, store)` makes those of a vector of columns."""
