@@ -10,6 +10,7 @@ from trilobite.compiler.graph.bounded.scope import (
     OneByOne,
     Rule,
     Scope,
+    again,
     at_bounds,
     grown,
     is_symbolic,
@@ -31,7 +32,7 @@ def _full(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
 
 def _sized(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     """What is the same at any size, in the attributes' own words."""
-    return e.primitive(*values, **{k: at_bounds(v) for k, v in e.attributes.items()})
+    return again(e, *values)
 
 
 def _reshape(s: Scope, e: Equation, values: Sequence[Value]) -> Value:

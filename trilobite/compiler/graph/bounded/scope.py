@@ -41,6 +41,11 @@ def at_bounds(value: Any) -> Any:
     return value
 
 
+def again(e: Equation, *values: Value) -> Any:
+    """An equation with its sizes at their bounds."""
+    return e.primitive(*values, **{k: at_bounds(v) for k, v in e.attributes.items()})
+
+
 def is_symbolic(value: Any) -> bool:
     """Does a size in it depend on the run?"""
     if isinstance(value, tuple):

@@ -10,7 +10,7 @@ from trilobite.compiler.graph.bounded.scope import (
     OneByOne,
     Rule,
     Scope,
-    at_bounds,
+    again,
     is_symbolic,
     loose,
     lowest,
@@ -21,10 +21,6 @@ from trilobite.ir.primitive import Value, table
 from trilobite.ir.types import Dim
 
 
-def _again(e: Equation, *values: Value) -> Any:
-    return e.primitive(*values, **{k: at_bounds(v) for k, v in e.attributes.items()})
-
-
 def _reduce(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     x, t = values[0], e.inputs[0].type
     source = s.made.get(e.inputs[0])
@@ -33,7 +29,7 @@ def _reduce(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
         for n in t.shape:
             count = count * n
         return table["cast"](s.live(count), dtype=x.dtype) if x.dtype != int64 else s.live(count)
-    return _again(
+    return again(
         e, s.clean(x, t, e.attributes["axes"], neutral(x.dtype, e.primitive.name.removeprefix("reduce_")))
     )
 
@@ -46,14 +42,14 @@ def _counts(e: Equation, source: Equation | None) -> bool:
 
 def _arg(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     x, sign = values[0], 1 if e.primitive.name == "argmin" else -1
-    return _again(e, s.clean(x, e.inputs[0].type, (e.attributes["axis"],), lowest(x.dtype, sign)))
+    return again(e, s.clean(x, e.inputs[0].type, (e.attributes["axis"],), lowest(x.dtype, sign)))
 
 
 def _cumulative(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     a, x = e.attributes, values[0]
     if a["reverse"]:
         x = s.clean(x, e.inputs[0].type, (a["axis"],), neutral(x.dtype, a["kind"]))
-    return _again(e, x)
+    return again(e, x)
 
 
 def _sort(s: Scope, e: Equation, values: Sequence[Value]) -> Any:
@@ -63,17 +59,17 @@ def _sort(s: Scope, e: Equation, values: Sequence[Value]) -> Any:
     for i in range(keys):
         last = float("nan") if is_float(found[i].dtype) else lowest(found[i].dtype, 1)
         found[i] = s.clean(found[i], e.inputs[i].type, (axis,), last)
-    return _again(e, *found)
+    return again(e, *found)
 
 
 def _top_k(s: Scope, e: Equation, values: Sequence[Value]) -> Any:
     x, t = values[0], e.inputs[0].type
-    return _again(e, s.clean(x, t, (e.attributes["axis"] % t.ndim,), lowest(x.dtype)))
+    return again(e, s.clean(x, t, (e.attributes["axis"] % t.ndim,), lowest(x.dtype)))
 
 
 def _dot(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     pairs = zip(values, e.inputs, e.attributes["contract"], strict=True)
-    return _again(e, *(s.clean(x, v.type, axes, 0) for x, v, axes in pairs))
+    return again(e, *(s.clean(x, v.type, axes, 0) for x, v, axes in pairs))
 
 
 def _conv(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
@@ -81,17 +77,17 @@ def _conv(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     if loose(e.inputs[1].type):
         raise OneByOne("a convolution whose weights the run sizes")
     t = e.inputs[0].type
-    return _again(e, s.clean(values[0], t, range(1, t.ndim), 0), values[1])
+    return again(e, s.clean(values[0], t, range(1, t.ndim), 0), values[1])
 
 
 def _weight_grad(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
-    return _again(e, *(s.clean(x, v.type, None, 0) for x, v in zip(values, e.inputs, strict=True)))
+    return again(e, *(s.clean(x, v.type, None, 0) for x, v in zip(values, e.inputs, strict=True)))
 
 
 def _window_reduce(s: Scope, e: Equation, values: Sequence[Value]) -> Value:
     x, t = values[0], e.inputs[0].type
     plane = range(t.ndim - len(e.attributes["size"]), t.ndim)
-    return _again(e, s.clean(x, t, plane, neutral(x.dtype, e.attributes["kind"])))
+    return again(e, s.clean(x, t, plane, neutral(x.dtype, e.attributes["kind"])))
 
 
 def _of_whole_planes(rank: Any) -> Rule:
@@ -101,7 +97,7 @@ def _of_whole_planes(rank: Any) -> Rule:
         for v in (*e.inputs, *e.outputs):
             if is_symbolic(tuple(v.type.shape[v.type.ndim - rank(e.attributes) :])):
                 raise OneByOne(f"{e.primitive.name} counts the places of a plane whose size the run decides")
-        return _again(e, *values)
+        return again(e, *values)
 
     return rule
 
@@ -112,14 +108,14 @@ def _of_whole_axes(s: Scope, e: Equation, values: Sequence[Value]) -> Any:
     along = a["axes"] if "axes" in a else (a["axis"],)
     if is_symbolic((*(t.shape[i] for i in along), a.get("length"))):
         raise OneByOne(f"{e.primitive.name} along a size that the run decides")
-    return _again(e, *values)
+    return again(e, *values)
 
 
 def _of_matrices(s: Scope, e: Equation, values: Sequence[Value]) -> Any:
     for v in (*e.inputs, *e.outputs):
         if is_symbolic(tuple(v.type.shape[-2:])):
             raise OneByOne(f"{e.primitive.name} of a matrix whose size the run decides")
-    return _again(e, *values)
+    return again(e, *values)
 
 
 RULES: dict[str, Rule] = {

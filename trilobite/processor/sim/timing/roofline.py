@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from trilobite.processor.isa.address import split
-from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import MATRIX, VECTOR
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.actions import tensor_actions
@@ -107,28 +104,3 @@ def at_peak(machine: Machine, record: TensorRecord) -> tuple[str, float]:
 def dram_traffic(record: TensorRecord) -> int:
     """Bytes asked of DRAM, before granules."""
     return sum(r.bytes for r in (*record.reads, *record.writes) if split(r.address)[0] in DRAM_SPACES)
-
-
-def gemm_candidates(
-    machine: Machine, rate_format: str, element_bytes: int, m: Array, n: Array, k: Array
-) -> Array:
-    """Cycles of many products at once: the array's closed form or DRAM traffic, whichever is longer."""
-    mfu = machine.core.mfu
-    scale = mfu.rows * mfu.cols * mfu.count
-    rate = mfu.macs_per_cycle[rate_format]
-    m, n, k = (np.asarray(x, np.int64) for x in (m, n, k))
-    if mfu.geometry == "adder-tree":
-        steps = -(-(-(-k // mfu.rows) * -(-n // mfu.cols) * m) // mfu.count)
-        compute = -(-steps * scale // rate) + 2 + (mfu.rows - 1).bit_length()
-    elif mfu.geometry == "systolic-os":
-        tiles = -(-(-(-m // mfu.rows) * -(-n // mfu.cols)) // mfu.count)
-        compute = tiles * (-(-k * scale // rate) + mfu.rows + mfu.cols - 2) - 1
-    else:
-        tiles = -(-(-(-k // mfu.rows) * -(-n // mfu.cols)) // mfu.count)
-        rows = -(-m * scale // rate)
-        single = tiles * (2 * mfu.rows + mfu.cols + rows - 2) - 1
-        double = mfu.rows + (tiles - 1) * np.maximum(rows, mfu.rows) + rows + mfu.rows + mfu.cols - 3
-        compute = single if mfu.weight_buffers == 1 else double
-    moved = (m * k + k * n + m * n) * element_bytes
-    memory = np.ceil(moved / machine.dram_bytes_per_cycle).astype(np.int64)
-    return np.asarray(np.maximum(compute, memory))

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from trilobite.base.dtypes import is_complex, is_float
+from trilobite.compiler.graph.passes.stable import stable_values
 from trilobite.compiler.graph.rewrite import UNCOUNTED, Counters
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.passes.bytes import (
@@ -46,7 +47,6 @@ from trilobite.compiler.targets.cpu.passes.layout_weights import Weights, is_cha
 from trilobite.compiler.targets.cpu.passes.layout_windows import last_window
 from trilobite.compiler.targets.cpu.passes.layout_winograd import (
     factor_of,
-    stable_values,
     tiled_attributes,
     whole_source,
 )

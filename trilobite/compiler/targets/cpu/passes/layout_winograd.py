@@ -8,14 +8,13 @@ who wants no algorithm but the plain one does not ask.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 from typing import Any
 
 from trilobite.base.dtypes import float32
 from trilobite.compiler.targets.cpu.passes.bytes import Emit
 from trilobite.compiler.targets.cpu.primitives.conv_winograd import TRANSFORMS, whole_extent
-from trilobite.ir.graph import Equation, Graph, Var
+from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Affine, Shape
 
 _FLOPS = 88e9  # of products, a second
@@ -140,12 +139,3 @@ def squares_of_taps(emit: Emit, w: Var, factor: tuple[int, int]) -> Var:
     split = emit("reshape", (w,), {"shape": (filters, channels, 3, down, 3, across)})
     moved = emit("transpose", (split,), {"axes": (0, 3, 5, 1, 2, 4)})
     return emit("reshape", (moved,), {"shape": (filters, channels * down * across, 3, 3)})
-
-
-def stable_values(graph: Graph, stable: Collection[int]) -> set[Var]:
-    """Values that depend on stable inputs and constants alone."""
-    found = {graph.inputs[i] for i in stable}
-    for e in graph.equations:
-        if not e.primitive.effect and all(v in found for v in e.inputs):
-            found.update(e.outputs)
-    return found

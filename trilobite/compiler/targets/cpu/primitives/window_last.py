@@ -7,6 +7,7 @@ differentiated: they exist only after that is done.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Primitive, TargetPrimitive, table
 from trilobite.ir.primitives import window as _first  # noqa: F401 (the meaning is its rules)
 from trilobite.ir.primitives.common import count, elements
-from trilobite.ir.primitives.conv_geometry import Ints
+from trilobite.ir.primitives.conv_geometry import Ints, spread
 from trilobite.ir.primitives.window import reduce_cost, window_of
 from trilobite.ir.types import Shape, TensorType, size_of
 
@@ -84,8 +85,10 @@ window_last_scatter = _last(
 # -- the backward pass of pooling, in one step each --------------------------------------------------------
 
 
-def _disjoint(size: Ints, stride: Ints, dilation: Ints) -> bool:
-    return all(s >= (n - 1) * d + 1 for n, s, d in zip(size, stride, dilation, strict=True))
+def disjoint(window: Mapping[str, Any]) -> bool:
+    """Does no element stand in two windows?"""
+    size, stride, dilation = (window[k] for k in ("size", "stride", "dilation"))
+    return all(s >= spread(n, d) for n, s, d in zip(size, stride, dilation, strict=True))
 
 
 def _max_grad_type(x: TensorType, y: TensorType, **window: Any) -> TensorType:
@@ -99,9 +102,8 @@ def _max_grad_type(x: TensorType, y: TensorType, **window: Any) -> TensorType:
 def _max_grad(x: Array, y: Array, **window: Any) -> Array:
     rank = len(window["size"])
     places = window_last_argmax.evaluate(x, **window)
-    disjoint = _disjoint(window["size"], window["stride"], window["dilation"])
     plane = x.shape[x.ndim - 1 - rank : -1]
-    found: Array = window_last_scatter.evaluate(y, places, plane=plane, disjoint=disjoint)
+    found: Array = window_last_scatter.evaluate(y, places, plane=plane, disjoint=disjoint(window))
     return found
 
 

@@ -7,8 +7,6 @@ host: only derivatives of derivatives of pooling make them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from trilobite.base.dtypes import SMALL_FLOATS, bool_, is_complex
 from trilobite.compiler.program.kernels import Lowering
 from trilobite.compiler.targets.cpu.contraction.pooling.max_grad import lower_max_grad
@@ -16,8 +14,8 @@ from trilobite.compiler.targets.cpu.contraction.problem import window_problem
 from trilobite.compiler.targets.cpu.contraction.rowwise.steps import Rows, lower_rowwise
 from trilobite.compiler.targets.cpu.contraction.tiling import tiling_of
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
+from trilobite.compiler.targets.cpu.primitives.window_last import disjoint
 from trilobite.ir.graph import Equation, Graph
-from trilobite.ir.primitives.conv_geometry import spread
 from trilobite.ir.primitives.reduction import highest, lowest
 from trilobite.ir.types import Affine
 from trilobite.native.host import features
@@ -54,12 +52,6 @@ def _refused(e: Equation) -> str | None:
     if small and not disjoint(e.attributes):
         return "overlapping windows of small floats are summed in float32, which the kernel does not"
     return None
-
-
-def disjoint(attributes: Any) -> bool:
-    """Does no element stand in two windows?"""
-    size, stride, dilation = (attributes[k] for k in ("size", "stride", "dilation"))
-    return all(s >= spread(n, d) for n, s, d in zip(size, stride, dilation, strict=True))
 
 
 def lower(equation: Equation) -> Lowering:
