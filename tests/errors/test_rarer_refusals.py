@@ -280,3 +280,12 @@ def test_records_are_frozen_and_say_which_field() -> None:
         machine.name = "other"  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'name'"):
         del machine.name  # type: ignore[misc]
+
+
+def test_errors_of_every_kind_can_be_shown() -> None:
+    """NumPy's own kinds of errors tell of what they hold, keys are shown with quotes: ours are sentences."""
+    with pytest.raises(TypeError) as raised:
+        tb.hamming_window(5, True, "x")
+    assert str(raised.value).startswith("hamming_window: alpha is of type str\n")
+    with pytest.raises(TypeError, match="expected: hamming_window"):
+        tb.hamming_window(5, True, "x")

@@ -122,6 +122,7 @@ def seen(cls: Any) -> list[Any]:
             continue
         told += [one == other, one != other, one == 3, outcome(lambda x: hash(x) == hash(x), one)]
         told += [outcome(setattr, one, name, 9) for name in ("x", "zzz")] + [repr(one)]
+        told += [outcome(delattr, one, name) for name in ("zzz", "none")]
         told += [outcome(delattr, one, "x"), repr(outcome(dataclasses.asdict, other))]
         told += [repr(outcome(dataclasses.replace, other, x=4)), repr(copy.copy(other))]
     told.append(repr(outcome(cls, x=1, z=2)))
@@ -180,8 +181,10 @@ def test_classes_derived_from_one() -> None:
     one = Open(1)
     one.more = 5
     assert one.more == 5
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        one.x = 5
+    del one.more
+    for change in (lambda: setattr(one, "x", 5), lambda: delattr(one, "x")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
 
 
 @records.dataclass(frozen=True)

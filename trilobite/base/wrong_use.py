@@ -50,9 +50,8 @@ def explained(
 def _kind(raised: Any) -> type[TrilobiteError]:
     if issubclass(raised, ValueError):
         return ArgumentError
-    return type(
-        "WrongArgument", (ArgumentError, raised), {"__doc__": "An argument of a kind that has no meaning."}
-    )
+    names = {"__doc__": "An argument of a kind that has no meaning.", "__str__": Exception.__str__}
+    return type("WrongArgument", (ArgumentError, raised), names)  # NumPy's kinds tell of what they hold
 
 
 def _is_ours(error: Exception) -> bool:
