@@ -10,10 +10,6 @@ from trilobite.compiler.targets.cpu.tuning.search import Budget, Found, Measure,
 from trilobite.compiler.targets.cpu.tuning.spaces import Space
 
 
-def random_point(space: Space, rng: np.random.Generator) -> Parameters:
-    return {name: int(rng.choice(values)) for name, values in space.values}
-
-
 def draw_at_random(
     space: Space, default: Parameters, measure: Measure, budget: Budget, rng: np.random.Generator
 ) -> Found:

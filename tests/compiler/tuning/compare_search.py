@@ -1,4 +1,4 @@
-"""Does the search find better parameters than drawing by lot, at equal trials? On kernels of this machine.
+"""Does the model find better parameters than drawing by lot, at equal trials? On kernels of this machine.
 
     python -m tests.compiler.tuning.compare_search
 
@@ -19,8 +19,10 @@ import trilobite as tb
 from tests.compiler.tuning.by_lot import draw_at_random
 from tests.compiler.tuning.subjects import executable
 from trilobite.compiler.targets.cpu.tuning.measure import Subject
+from trilobite.compiler.targets.cpu.tuning.model import analytic, features
 from trilobite.compiler.targets.cpu.tuning.search import Budget, search
 from trilobite.compiler.targets.cpu.tuning.spaces import SPACES, Space
+from trilobite.native import host
 from trilobite.native.pool import set_threads
 
 F = tb.nn.functional
@@ -36,10 +38,9 @@ KERNELS: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
     "3x3 by 2, 64 to 128, 28": (
         partial(F.conv2d, stride=2, padding=1), ((1, 64, 28, 28), (128, 64, 3, 3)),
     ),
-    "3x3 by 2, 128 to 256, 14": (
-        partial(F.conv2d, stride=2, padding=1), ((1, 128, 14, 14), (256, 128, 3, 3)),
-    ),
-    "1x1, 256 to 64, 28, eight images": (F.conv2d, ((8, 256, 28, 28), (64, 256, 1, 1))),
+    "1x1, 256 to 64, 28": (F.conv2d, ((1, 256, 28, 28), (64, 256, 1, 1))),
+    "1x1, 512 to 128, 14": (F.conv2d, ((1, 512, 14, 14), (128, 512, 1, 1))),
+    "1x1, 1024 to 256, 7": (F.conv2d, ((1, 1024, 7, 7), (256, 1024, 1, 1))),
 }  # fmt: skip
 PLAYS, TRIALS, ROUNDS = 40, (8, 16, 32), 3
 
@@ -50,8 +51,8 @@ def subject_of(name: str) -> Subject:
     return next(s for s in made if s.asked())
 
 
-def figures(name: str) -> tuple[str, dict[str, int], dict[tuple[int, ...], float]]:
-    """Kind, default, and seconds of every point."""
+def figures(name: str) -> tuple[str, str, dict[str, int], dict[tuple[int, ...], float]]:
+    """Kind, problem, default, and seconds of every point."""
     subject = subject_of(name)
     asked = subject.asked()[0]
     default, space = dict(asked.defaults), SMALLER[asked.kind]
@@ -60,12 +61,12 @@ def figures(name: str) -> tuple[str, dict[str, int], dict[tuple[int, ...], float
         for p in (default, *space):
             key = tuple(p.values())
             seconds[key] = min(seconds.get(key, np.inf), subject.seconds(p, limit=0.02))
-    return asked.kind, default, seconds
+    return asked.kind, asked.problem, default, seconds
 
 
 def compare(name: str) -> str:
-    kind, default, seconds = figures(name)
-    space = SMALLER[kind]
+    kind, problem, default, seconds = figures(name)
+    space, machine = SMALLER[kind], host.features()
     least = min(seconds.values())
 
     def measure(p: dict[str, int]) -> float:
@@ -77,7 +78,10 @@ def compare(name: str) -> str:
     for trials in TRIALS:
         ours, lot = [], []
         for seed in range(PLAYS):
-            found = search(space, first, measure, Budget(trials), np.random.default_rng(seed))
+            found = search(
+                space, first, measure, lambda p: analytic(kind, problem, p, machine),
+                lambda p: features(kind, problem, p, machine), Budget(trials), np.random.default_rng(seed),
+            )  # fmt: skip
             ours.append(found.best[1])
             drawn = draw_at_random(space, first, measure, Budget(trials), np.random.default_rng(seed))
             lot.append(drawn.best[1])
@@ -87,7 +91,7 @@ def compare(name: str) -> str:
 
 def main() -> None:
     set_threads(1)
-    heads = [f"{way}, {n} trials" for n in TRIALS for way in ("search", "lot")]
+    heads = [f"{way}, {n} trials" for n in TRIALS for way in ("model", "lot")]
     print("| kernel | points | default | " + " | ".join(heads) + " |")
     print("|---" * (3 + len(heads)) + "|")
     for name in KERNELS:

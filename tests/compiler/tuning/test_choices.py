@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from tests.compiler.tuning.by_lot import random_point
 from tests.compiler.tuning.subjects import PROGRAMS, executable, normal, subjects
 from trilobite.compiler.targets.cpu.kinds import kinds
 from trilobite.compiler.targets.cpu.tuning.choices import choice, trying
@@ -59,7 +58,7 @@ def test_no_parameter_changes_a_bit(name: str) -> None:
         want = [o.tobytes() for o in subject.outputs(None)]
         space = SPACES[kind]
         ends = [{n: v[i] for n, v in space.values} for i in (0, -1)]
-        for parameters in (*ends, *(random_point(space, rng) for _ in range(6))):
+        for parameters in (*ends, *(space.random(rng) for _ in range(6))):
             got = [o.tobytes() for o in subject.outputs(parameters)]
             assert got == want, parameters
 

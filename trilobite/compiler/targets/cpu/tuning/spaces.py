@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from trilobite.base.records import dataclass
 
@@ -39,13 +40,21 @@ class Space:
             v[0] <= parameters[name] <= v[-1] for name, v in self.values
         )
 
-    def beside(self, parameters: Mapping[str, int]) -> Iterator[dict[str, int]]:
-        """With one parameter moved to the next smaller or larger value."""
-        for name, values in self.values:
-            below, above = bisect_left(values, parameters[name]) - 1, bisect_right(values, parameters[name])
-            for place in (below, above):
-                if 0 <= place < len(values):
-                    yield {**parameters, name: values[place]}
+    def random(self, rng: np.random.Generator) -> dict[str, int]:
+        return {name: int(rng.choice(v)) for name, v in self.values}
+
+    def mutated(self, parameters: Mapping[str, int], rng: np.random.Generator) -> dict[str, int]:
+        """One parameter moved to a neighbouring value, or now and then to any."""
+        name, values = self.values[int(rng.integers(len(self.values)))]
+        at = int(np.searchsorted(values, parameters[name]))
+        if rng.random() < 0.25:
+            at = int(rng.integers(len(values)))
+        else:
+            at = min(max(at + int(rng.choice((-1, 1))), 0), len(values) - 1)
+        return {**parameters, name: values[at]}
+
+    def crossed(self, a: Mapping[str, int], b: Mapping[str, int], rng: np.random.Generator) -> dict[str, int]:
+        return {name: (a if rng.random() < 0.5 else b)[name] for name in self.names}
 
 
 def _space(**values: tuple[int, ...]) -> Space:

@@ -20,9 +20,11 @@ from trilobite.compiler.targets.cpu.tuning.again import measured_again
 from trilobite.compiler.targets.cpu.tuning.choices import Asked
 from trilobite.compiler.targets.cpu.tuning.database import Entry, keep
 from trilobite.compiler.targets.cpu.tuning.measure import Subject
+from trilobite.compiler.targets.cpu.tuning.model import analytic, features
 from trilobite.compiler.targets.cpu.tuning.search import Budget, search
 from trilobite.compiler.targets.cpu.tuning.spaces import SPACES
 from trilobite.ir.graph import Equation, Graph
+from trilobite.native import host
 
 TRIALS = 400  # of one kernel, at most
 GAIN = 0.98  # of the default's time: what is less of a gain is taken for noise
@@ -135,7 +137,16 @@ def _name(e: Equation) -> str:
 
 def _searched(task: Task, seconds: float, rng: np.random.Generator) -> Outcome:
     kind, problem, default = task.asked[0].kind, task.asked[0].problem, dict(task.asked[0].defaults)
-    found = search(SPACES[kind], default, task.subject.seconds, Budget(TRIALS, seconds), rng)
+    machine = host.features()
+    found = search(
+        SPACES[kind],
+        default,
+        task.subject.seconds,
+        lambda p: analytic(kind, problem, p, machine),
+        lambda p: features(kind, problem, p, machine),
+        Budget(TRIALS, seconds),
+        rng,
+    )
     best, least = found.best
     kept = best != default
     return Outcome(task.name, problem, best, least, found.trials[0][1], len(found.trials), task.count, kept)
