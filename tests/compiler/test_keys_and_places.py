@@ -52,7 +52,8 @@ def test_constants_begin_at_a_line_of_the_cache(dtype: Any) -> None:
         array = np.arange(2 * n).astype(dtype).reshape(n, 2)[:, ::-1]
         found = _aligned(array)
         kept += [found, bytearray(n + 8)]
-        assert found.ctypes.data % 64 == 0 and found.flags.c_contiguous
+        assert n == 0 or found.ctypes.data % 64 == 0  # what is empty lies anywhere
+        assert found.flags.c_contiguous
         np.testing.assert_array_equal(found, array)
         assert not np.shares_memory(found, array)
 
