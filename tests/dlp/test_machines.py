@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import trilobite as tb
 from tools.odd_machines import compared, written
+
+F = tb.nn.functional
 
 
 def _network() -> tb.nn.Sequential:
@@ -29,6 +33,41 @@ def test_parts_with_one_pool_run_networks_bit_for_bit(machine: str, scheme: str)
         mapping = chip.lower(x).stages["mapping"].splitlines()
     products = [line for line in mapping if " conv" in line or " dot" in line]
     assert len(products) == 2 and all(" matrix " in line for line in products)
+
+
+def _long_integers(i: Any) -> Any:
+    return (i * 2654435761 + 12345) % 97, (i // 7) ^ (i << 3), tb.cumsum(i, -1) % 1000003
+
+
+def _many_operands(x: Any) -> Any:
+    """A chain that reads thirty tiles."""
+    total = x[0]
+    for n in range(1, 30):
+        total = tb.where(x[n] > 0, total * 0.9 + x[n], total - x[n])
+    return total
+
+
+def _step(model: Any, x: Any) -> Any:
+    loss = (F.gelu(model(x)) ** 2).mean()
+    model.zero_grad()
+    loss.backward()
+    return loss, *(p.grad for p in model.parameters())
+
+
+def test_four_kilobytes_hold_chains_of_any_kind() -> None:
+    """Tiles of fewer elements than a granule, chains cut where too many tiles would lie side by side."""
+    rng = np.random.default_rng(0)
+    model = tb.nn.Sequential(tb.nn.Conv1d(3, 5, 3), tb.nn.LayerNorm(9), tb.nn.Flatten(), tb.nn.Linear(45, 4))
+    cases = [
+        (_long_integers, tb.tensor(rng.integers(0, 1 << 40, (3, 7)))),
+        (_many_operands, tb.tensor(rng.normal(size=(30, 6, 50)))),
+        (_many_operands, tb.tensor(rng.normal(size=(30, 4, 1, 33)).astype(np.float32))),
+        (partial(_step, model), tb.tensor(rng.normal(size=(2, 3, 11)).astype(np.float32))),
+    ]
+    for body, x in cases:
+        want, got = body(x), tb.jit(body, target="dlp:diannao", options={"checks": True})(x)
+        for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [4, 9])

@@ -20,6 +20,7 @@ from trilobite.compiler.targets.dlp.problems import one_stride, product_of, resu
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.compiler.targets.dlp.vector.formats import FORMATS, computes
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
+from trilobite.compiler.targets.dlp.writer import nram_room
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.machine import Machine
 
@@ -32,6 +33,7 @@ SINGLE = frozenset(
 )
 _BITS = frozenset({"cast", "bitcast", "select", "stop_gradient", "barrier"})
 _POINTERS = 32  # parameters of a routine
+_SMALLEST = 256  # bytes of NRAM for a tile of a chain and its part of what the chain keeps beside tiles
 _LARGEST = 48  # equations of a chain: more would leave only small tiles
 _FROM_MEMORY = 1 << 22  # elements that no scratchpad holds until they are read again
 _TRANSPOSED = 1 << 15  # elements of a transposition that is a group of its own
@@ -135,9 +137,17 @@ def _computed(v: Var) -> bool:
     return computes(v.type.dtype)
 
 
-def _accepts_vector(region: Graph) -> str | None:
-    found = vector_plan(region)
-    return found if isinstance(found, str) else None
+def _accepts_vector(machine: Machine) -> Callable[[Graph], str | None]:
+    most = min(_POINTERS, nram_room(machine) // _SMALLEST)
+
+    def accepts_region(region: Graph) -> str | None:
+        found = vector_plan(region)
+        if isinstance(found, str):
+            return found
+        many = len(region.equations) > 1 and len(found.operands) + len(region.outputs) > most
+        return "more tiles than a small scratchpad holds" if many else None
+
+    return accepts_region
 
 
 REDUCTIONS = frozenset({"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"})
@@ -226,7 +236,7 @@ def _accepts_contraction(machine: Machine) -> Callable[[Graph], str | None]:
 def policy(machine: Machine) -> FusionPolicy:
     """What becomes one function on a machine."""
     kinds = {
-        "loops": Kind("loops", _accepts_vector),
+        "loops": Kind("loops", _accepts_vector(machine)),
         "single": Kind("single", _accepts_single),
         "contraction": Kind("contraction", _accepts_contraction(machine)),
     }

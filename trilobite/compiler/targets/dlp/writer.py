@@ -19,6 +19,7 @@ from trilobite.processor.machine import Machine
 Int = int | Value
 GDRAM = Pointer("gdram")
 ALIGN = 128  # bytes: a granule of the vector unit
+SMALL = 16  # elements: of them places in a tile stay aligned to any format
 
 
 class Writer:
@@ -188,6 +189,13 @@ class Writer:
 def padded(size: int) -> int:
     """Bytes up to the next granule."""
     return -(-size // ALIGN) * ALIGN
+
+
+def slots(count: int) -> int:
+    """Elements that a tile of up to `count` has room for: whole granules, of small ones what any format is
+    aligned to."""
+    step = ALIGN if count > ALIGN - SMALL else SMALL
+    return -(-count // step) * step
 
 
 def nram_room(machine: Machine) -> int:

@@ -16,7 +16,7 @@ from trilobite.compiler.targets.dlp.interfaces import LoweredGroup, VectorBody
 from trilobite.compiler.targets.dlp.kernels.spread import Spread
 from trilobite.compiler.targets.dlp.kernels.strided import Axis, strided_copy
 from trilobite.compiler.targets.dlp.vector.formats import format_of
-from trilobite.compiler.targets.dlp.writer import GDRAM, Int, Writer, nram_room, padded
+from trilobite.compiler.targets.dlp.writer import ALIGN, GDRAM, SMALL, Int, Writer, nram_room, padded, slots
 from trilobite.processor.lang.ir import KernelModule, Value
 from trilobite.processor.machine import Machine
 
@@ -92,10 +92,8 @@ def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, co
     items = [d.itemsize for d in (*body.inputs, *body.outputs)]
     w = Writer(module, name, [GDRAM] * len(items), machine, cores)
     repeated = [item for s, item in zip(steps, items, strict=False) if 0 in s and any(s)]
-    per_element = sum(items) + body.scratch_bytes(128) // 128 + 3 * max(repeated, default=0)
-    room = nram_room(machine) - SPARE - 128 * (len(items) + 3) - body.fixed_bytes
-    tiling = tiled(shape, max(1, room // per_element // 128 * 128 or room // per_element), cores)
-    most = padded(tiling.most)  # slots of whole granules
+    tiling = tiled(shape, _largest(items, max(repeated, default=0), body, nram_room(machine)), cores)
+    most = slots(tiling.most)
     tiles = [w.buffer(f"t{i}", most * item) for i, item in enumerate(items)]
     scratch = w.buffer("scratch", body.scratch_bytes(tiling.most))
     spreads = [_spread(tiling, s, item) for s, item in zip(steps[: len(loaded)], items, strict=False)]
@@ -121,6 +119,23 @@ def write_pass(module: KernelModule, name: str, work: Pass, machine: Machine, co
     w.finish()
     text = f"{tiling.outer * tiling.pieces} tiles of {tiling.most}"
     return LoweredGroup(name, "vector", mapping=text)
+
+
+def _largest(items: Sequence[int], repeated: int, body: VectorBody, room: int) -> int:
+    """Elements of the largest tile; small scratchpads hold a few at least."""
+    per_element = sum(items) + body.scratch_bytes(ALIGN) // ALIGN + 3 * repeated
+    left = room - SPARE - ALIGN * (len(items) + 3) - body.fixed_bytes
+    whole = left // per_element // ALIGN * ALIGN
+    if whole > 0:
+        return whole
+    small = range(ALIGN - SMALL, SMALL, -SMALL)
+    return next((n for n in small if _bytes(n, items, repeated, body) <= room), SMALL)
+
+
+def _bytes(n: int, items: Sequence[int], repeated: int, body: VectorBody) -> int:
+    """Of tiles of so many elements, each of whole granules."""
+    tiles = sum(padded(n * item) for item in items) + 3 * padded(n * repeated)
+    return tiles + padded(body.scratch_bytes(n)) + body.fixed_bytes
 
 
 def _spread(tiling: Tiling, strides: Sequence[int], item: int) -> Spread | None:

@@ -14,7 +14,7 @@ from trilobite.base.dtypes import DType, bool_
 from trilobite.compiler.targets.dlp.vector.formats import format_of, scalar_of
 from trilobite.compiler.targets.dlp.vector.joins import joined
 from trilobite.compiler.targets.dlp.vector.rows import ROWS
-from trilobite.compiler.targets.dlp.writer import ALIGN, Int, Writer
+from trilobite.compiler.targets.dlp.writer import ALIGN, Int, Writer, slots
 from trilobite.ir.graph import Equation, Var
 from trilobite.processor.isa.formats import I64, Format
 from trilobite.processor.lang.builder import Builder
@@ -59,7 +59,7 @@ class Emission:
 
     def __init__(self, writer: Writer, count: Int, scratch: Value, most: int) -> None:
         self.w, self.count, self.scratch = writer, count, scratch
-        self.unit = -(-most // ALIGN) * ALIGN  # elements a slot has room for
+        self.unit = slots(most)  # elements a slot has room for
         self.slots = Slots()
         self.held: dict[Var, dict[Format, Value]] = {}
         self.owned: dict[tuple[Var | None, Format], tuple[int, int]] = {}
@@ -189,7 +189,7 @@ class Chain:
         return done.slots.top
 
     def scratch_bytes(self, count: int) -> int:
-        return self.bytes_per_element * (-(-count // ALIGN) * ALIGN)
+        return self.bytes_per_element * slots(count)
 
     def emit(
         self,
