@@ -6,11 +6,17 @@ from typing import Any
 
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
+from trilobite.framework.concrete import concrete
+from trilobite.ir.transforms.bind import Traced
 from trilobite.ir.types import Affine, Dim
+
+_STATIC = "give a number of Python, outside of jit's arguments or as one of static_argnums"
 
 
 def axis_in(axis: Any, ndim: int, what: str) -> int:
     """An axis as a number from 0."""
+    if isinstance(axis, Traced):
+        concrete(axis, "a tensor as an axis", remedy=_STATIC)
     try:
         a = axis.__index__()
     except (AttributeError, TypeError):
@@ -32,6 +38,8 @@ def size_in(size: Any) -> Dim:
 
 def whole(number: Any, what: str) -> int:
     """A number that counts elements; half of one is an error, not the next smaller number."""
+    if isinstance(number, Traced):
+        concrete(number, "a tensor as a number of elements", remedy=_STATIC)
     try:
         found: int = number.__index__()
     except (AttributeError, TypeError):

@@ -164,11 +164,18 @@ def rsub(x: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return other - handle(x) * alpha  # type: ignore[no-any-return]
 
 
+def fractional(x: Any) -> Any:
+    """Integers as floats: differences and sums of bytes do not fit into a byte."""
+    x = handle(x)
+    return x if dt.is_inexact(x.dtype) else x.to(dt.default_float)
+
+
 @tensor_op("reduction", methods=())
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The area under a line of points, by trapezoids."""
-    y = handle(y).movedim(dim, -1)
-    wide = dx if x is None else _op("diff")(handle(x) if handle(x).ndim == 1 else handle(x).movedim(dim, -1))
+    y = fractional(y).movedim(dim, -1)
+    x = None if x is None else fractional(x)
+    wide = dx if x is None else _op("diff")(x if x.ndim == 1 else x.movedim(dim, -1))
     return ((y[..., 1:] + y[..., :-1]) * wide / 2).sum(axis=-1)  # type: ignore[no-any-return]
 
 

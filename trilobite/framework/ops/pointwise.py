@@ -132,8 +132,19 @@ def _limited(x: Value, bound: Value, given: Any, beyond: str, extreme: str) -> V
 
 
 def _back(x: Value, dtype: dt.DType) -> Value:
-    """Bounds of a wider dtype do not widen the result; bounds of a higher kind do."""
-    return astype(x, dtype) if dt.kind(x.dtype) == dt.kind(dtype) else x
+    """Bounds of a wider dtype do not widen the result, of a higher kind they do. What the dtype does not hold
+    becomes its own limit.
+    """
+    if x.dtype == dtype or dt.kind(x.dtype) != dt.kind(dtype):
+        return x
+    if dtype in dt.INTEGERS:
+        least, most = iinfo(dtype).min, iinfo(dtype).max
+        held = iinfo(x.dtype)
+        if held.min < least:
+            x = p["maximum"](x, like(x, least))
+        if held.max > most:
+            x = p["minimum"](x, like(x, most))
+    return astype(x, dtype)
 
 
 @op(G, plan=True)

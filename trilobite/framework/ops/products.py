@@ -55,7 +55,12 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any =
 @tensor_op(G, plan=True)
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta·input + alpha·(the sum of the products of all matrices)."""
-    return _added(input, (handle(batch1) @ handle(batch2)).sum(axis=0), beta, alpha)
+    return _added(input, _summed(handle(batch1) @ handle(batch2)), beta, alpha)
+
+
+def _summed(products: Tensor) -> Tensor:
+    """Over the first axis, in the dtype of the products."""
+    return products.sum(axis=0).to(products.dtype)  # type: ignore[no-any-return]
 
 
 @tensor_op(G, plan=True)

@@ -15,6 +15,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import explain_room
 from trilobite.framework.ops.linalg import solve_triangular
+from trilobite.framework.ops.more_pointwise import fractional
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import operators
 from trilobite.framework.ops.shaping import handle
@@ -116,12 +117,13 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1.0, dim: int = -1) -> Any:
     """Areas under a curve up to each point, by trapezoids."""
-    y = handle(y)
+    y = fractional(y)
     n = y.shape[dim]
     mean = (y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)) * 0.5
     if x is None:
         return _op("cumsum")(mean * dx, dim=dim)
-    steps = _op("diff")(handle(x), axis=-1 if handle(x).ndim == 1 else dim)
+    x = fractional(x)
+    steps = _op("diff")(x, axis=-1 if x.ndim == 1 else dim)
     if steps.ndim == 1:
         shape = [1] * y.ndim
         shape[dim] = -1

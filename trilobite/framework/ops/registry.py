@@ -24,6 +24,7 @@ from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.autocast import casting
+from trilobite.framework.concrete import concrete
 from trilobite.framework.known_views import remembered
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.plans import planned
@@ -73,13 +74,30 @@ methods: dict[str, Callable[..., Any]] = {}
 """Methods that are not simply functions of the table."""
 
 
+_STATIC = "name the argument in static_argnums or static_argnames, or bind it with functools.partial"
+
+
 class Weak:
-    """A traced Python scalar: like the number itself, it takes the dtype of what it meets."""
+    """A traced Python scalar: like the number itself, it takes the dtype of what it meets. Where a number of
+    Python itself is asked for (an axis, a size, an order), it says why it is none.
+    """
 
     __slots__ = ("kind", "value")
 
     def __init__(self, value: Value, kind: type) -> None:
         self.value, self.kind = value, kind
+
+    def _known(self, *_: Any) -> Any:
+        what = f"an argument {self.kind.__name__} as an axis, a size or a setting"
+        return concrete(self.value, what, remedy=_STATIC).item()
+
+    __index__ = __int__ = __float__ = __complex__ = __iter__ = __abs__ = __neg__ = _known
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _known
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = _known
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return bool(self._known())
 
 
 def register(name: str, public: Callable[..., Any], group: str, methods: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from trilobite.framework.ops.axes import whole
 from trilobite.framework.ops.joining import slice_step
 from trilobite.framework.ops.meeting import as_value, broadcast_to, common
 from trilobite.framework.ops.pointwise import full
+from trilobite.framework.ops.reducing import accumulated
 from trilobite.framework.ops.registry import op
 from trilobite.framework.ops.searching import known, place_in
 from trilobite.ir.primitive import Value
@@ -159,7 +160,7 @@ def bincount(x: Any, /, *, weights: Any = None, minlength: int = 0, size: int | 
             whole(minlength, f"bincount with minlength={minlength!r}"),
             int(found.max()) + 1 if found.size else 0,
         )
-    w = full(x.shape, dt.int64, 1) if weights is None else as_value(weights)
+    w = full(x.shape, dt.int64, 1) if weights is None else accumulated(as_value(weights), None)
     blank = full((size,), w.dtype, 0)
     return table["scatter"](blank, _column(x), w, axes=(0,), kind="add") if size else blank
 

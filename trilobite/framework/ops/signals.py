@@ -73,8 +73,12 @@ def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
 
 
 def _looked_through(window: Any, win_length: int, n_fft: int, dtype: Any) -> Any:
-    """The window, centred in a frame."""
-    view = _op("ones")(win_length, dtype=dtype) if window is None else window.to(dtype)
+    """The window, centred in a frame, in the precision of the signal; a complex one stays complex."""
+    real = dt.real_of(dtype)
+    if window is None:
+        view = _op("ones")(win_length, dtype=real)
+    else:
+        view = window.to(dt.complex_of(real) if window.dtype in dt.COMPLEX else real)
     if tuple(view.shape) != (win_length,) or win_length > n_fft:
         raise ArgumentError(
             f"a window of shape {tuple(view.shape)} for frames of {n_fft}",
@@ -111,10 +115,9 @@ def stft(
             where=user_location(),
             expected="frames that are not longer than the signal, and steps of at least 1",
         )
-    real = dt.real_of(x.dtype)
-    view = _looked_through(window, n_fft if win_length is None else win_length, n_fft, real)
+    view = _looked_through(window, n_fft if win_length is None else win_length, n_fft, x.dtype)
     frames = x.unfold(-1, n_fft, hop) * view
-    one = x.dtype not in dt.COMPLEX if onesided is None else onesided
+    one = frames.dtype not in dt.COMPLEX if onesided is None else onesided
     spectra = (fft.rfft if one else fft.fft)(frames)
     if normalized:
         spectra = spectra / math.sqrt(n_fft)
@@ -135,11 +138,19 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:
-    """The signal whose spectra these are: overlapping frames added, over what the windows add up to."""
+    """The signal whose spectra these are: overlapping frames added, over what the windows add up to. Windows
+    that leave samples out are an error; inside jit, where only a run knows them, such samples are NaN or inf.
+    """
     hop = n_fft // 4 if hop_length is None else hop_length
     spectra = input[None] if input.ndim == 2 else input
     one = spectra.shape[-2] != n_fft if onesided is None else onesided
     frames = spectra.mT
+    if window is not None and window.dtype in dt.COMPLEX and not return_complex:
+        raise ArgumentError(
+            "istft through a complex window as a real signal",
+            where=user_location(),
+            expected="a real window, or return_complex=True",
+        )
     if one:
         frames = fft.irfft(frames, n=n_fft)
     else:
@@ -147,20 +158,18 @@ def istft(
         frames = frames if return_complex else frames.real
     if normalized:
         frames = frames * math.sqrt(n_fft)
-    view = _looked_through(
-        window, n_fft if win_length is None else win_length, n_fft, dt.real_of(frames.dtype)
-    )
+    view = _looked_through(window, n_fft if win_length is None else win_length, n_fft, frames.dtype)
     count = frames.shape[-2]
     total = n_fft + hop * (count - 1)
     at = wrap((np.arange(count)[:, None] * hop + np.arange(n_fft)[None, :]).reshape(-1))
     add = _op("index_add")
     lines = (frames * view).reshape(frames.shape[0], -1)
-    signal = add(_op("zeros")((frames.shape[0], total), dtype=frames.dtype), 1, at, lines)
+    signal = add(_op("zeros")((frames.shape[0], total), dtype=lines.dtype), 1, at, lines)
     weight = add(_op("zeros")(total, dtype=view.dtype), 0, at, (view * view).expand(count, n_fft).reshape(-1))
     start = n_fft // 2 if center else 0
     end = total - start if length is None else min(start + length, total)
     weight = weight[start:end]
-    if float(weight.detach().abs().amin()) < 1e-11:
+    if isinstance(weight._read(), np.ndarray) and float(weight.detach().abs().amin()) < 1e-11:
         raise ArgumentError(
             "istft through windows that leave samples out",
             where=user_location(),

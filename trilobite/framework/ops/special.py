@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
@@ -13,6 +15,8 @@ from trilobite.framework.ops.registry import operators
 from trilobite.framework.ops.shaping import handle
 from trilobite.framework.tensor import Tensor
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def _op(name: str) -> Any:
     return operators[name].public
@@ -21,6 +25,25 @@ def _op(name: str) -> Any:
 def _float(x: Any) -> Any:
     x = handle(x)
     return x if x.dtype in dt.FLOATS else x.to(dt.default_float)
+
+
+def _is_small(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dtype in dt.FLOATS and dt.bits(x.dtype) < 32
+
+
+def _in_float32(fn: F) -> F:
+    """16-bit and smaller floats are computed in float32 and rounded once: series lose their digits."""
+
+    @wraps(fn)
+    def widened(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        if not any(map(_is_small, given)):
+            return fn(*args, **kwargs)
+        wide = [x.to(dt.float32) if _is_small(x) else x for x in given]
+        out = fn(*wide[: len(args)], **dict(zip(kwargs, wide[len(args) :], strict=True)))
+        return out.to(_op("result_type")(*(x for x in given if isinstance(x, Tensor))))
+
+    return widened  # type: ignore[return-value]
 
 
 def __getattr__(name: str) -> Any:
@@ -36,12 +59,14 @@ _SAME = frozenset(
 )
 
 
+@_in_float32
 def entr(x: Any) -> Tensor:
     """-x·log(x), 0 at 0, -inf below."""
     x = _float(x)
     return _op("where")(x < 0, -math.inf, -_op("xlogy")(x, x))  # type: ignore[no-any-return]
 
 
+@_in_float32
 def xlog1py(x: Any, other: Any) -> Tensor:
     """x·log(1 + other), 0 where x is 0."""
     x, other = _float(x), _float(other)
@@ -50,16 +75,19 @@ def xlog1py(x: Any, other: Any) -> Tensor:
     return _op("where")(still, 0.0, x * _op("log1p")(_op("where")(still, 0.0, other)))  # type: ignore[no-any-return]
 
 
+@_in_float32
 def ndtr(x: Any) -> Tensor:
     """The area under the normal curve up to x."""
     return _op("erfc")(-_float(x) / math.sqrt(2.0)) / 2  # type: ignore[no-any-return]
 
 
+@_in_float32
 def ndtri(p: Any) -> Tensor:
     """Where the normal curve has the area p below."""
     return _op("erfinv")(2 * _float(p) - 1) * math.sqrt(2.0)  # type: ignore[no-any-return]
 
 
+@_in_float32
 def log_ndtr(x: Any) -> Tensor:
     """The logarithm of ndtr, accurate far below 0."""
     x = _float(x)
@@ -85,6 +113,7 @@ def op_info(x: Any) -> Any:
 _TERMS = 60
 
 
+@_in_float32
 def _bessel(x: Any, order: int, scaled: bool) -> Tensor:
     """I0 or I1: its power series up to |x| = 20, its asymptotic one beyond; `scaled` by exp(-|x|)."""
     x = _float(x)
@@ -130,6 +159,7 @@ def i1e(x: Any) -> Tensor:
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 
 
+@_in_float32
 def polygamma(n: int, x: Any) -> Tensor:
     """The n-th derivative of digamma, for n >= 1 by recurrence upwards and an asymptotic series; x > 0, and
     by reflection for n = 1 below.
@@ -162,6 +192,7 @@ def _positive_polygamma(n: int, x: Any) -> Tensor:
     return sign * (total + tail)  # type: ignore[no-any-return]
 
 
+@_in_float32
 def multigammaln(x: Any, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions."""
     x = _float(x)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import dtypes as dt
+from trilobite.base.errors import DTypeError
+from trilobite.base.locations import user_location
 from trilobite.framework.ops.meeting import as_value, astype, broadcast_to, scalar, together
 from trilobite.framework.promotion import promote_scalar
 from trilobite.ir.primitive import Value
@@ -59,11 +61,35 @@ def _binary(name: str, plain: Callable[[Any, Any], Any] | None = None) -> Callab
     return apply
 
 
+def _ordered(name: str) -> Callable[[Any, Any], Value]:
+    """A comparison: complex numbers have no order, though NumPy gives them one."""
+    compare = _binary(name)
+
+    def apply(x: Any, y: Any) -> Value:
+        check_real(f"a comparison ({name})", x, y)
+        return compare(x, y)
+
+    apply.__name__ = name
+    return apply
+
+
+def check_real(what: str, *operands: Any) -> None:
+    """Raises if an operand is complex."""
+    for x in operands:
+        if isinstance(dtype := getattr(x, "dtype", None), np.dtype) and dtype.kind == "c":
+            raise DTypeError(
+                f"{what} of {dtype} numbers",
+                where=user_location(),
+                expected="real numbers",
+                remedy="take x.abs(), x.real or x.imag, or tb.view_as_real(x)",
+            )
+
+
 add, sub = _binary("add", operator.add), _binary("sub", operator.sub)
 mul, div = _binary("mul", operator.mul), _binary("div", operator.truediv)
 power = _binary("pow")
-maximum, minimum = map(_binary, ("maximum", "minimum"))
-eq, ne, lt, le, gt, ge = map(_binary, ("eq", "ne", "lt", "le", "gt", "ge"))
+eq, ne = map(_binary, ("eq", "ne"))
+maximum, minimum, lt, le, gt, ge = map(_ordered, ("maximum", "minimum", "lt", "le", "gt", "ge"))
 both, either = map(_binary, ("and", "or"))
 neg, exp, log, sqrt, rsqrt, tanh = (table[n] for n in ("neg", "exp", "log", "sqrt", "rsqrt", "tanh"))
 absolute, expm1, log1p = (table[n] for n in ("abs", "expm1", "log1p"))
@@ -84,6 +110,7 @@ def where(p: Value, x: Any, y: Any) -> Value:
 
 
 def erf(x: Value) -> Value:
+    check_real("erf", x)
     return table["erf"](x)
 
 

@@ -14,6 +14,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     add,
     along,
     average,
+    check_real,
     floating,
     mul,
     rsqrt,
@@ -31,6 +32,7 @@ Axes = tuple[int, ...]
 
 def _standardised(x: Value, axes: Axes, eps: float) -> tuple[Value, Value, Value, Value]:
     """(x - mean)·scale, scale, mean, variance; all in the wide dtype, reduced axes kept."""
+    check_real("a variance", x)
     x = wide(x)
     mean = average(x, axes, keepdims=True)
     centred = sub(x, mean)

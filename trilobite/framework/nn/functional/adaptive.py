@@ -10,7 +10,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
-from trilobite.framework.nn.composites.arithmetic import floating, reshape, wide
+from trilobite.framework.nn.composites.arithmetic import check_real, floating, reshape, wide
 from trilobite.framework.nn.functional.calling import run, run_many
 from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.functional.pooling import (
@@ -138,6 +138,7 @@ def _places(plane: Ints, wanted: Ints) -> np.ndarray[Any, Any]:
 
 
 def _largest_and_where(x: Value, plane: Ints, wanted: Ints) -> tuple[Value, Value]:
+    check_real("adaptive_max_pool", x)
     lead, places = x.shape[: x.ndim - len(plane)], _places(plane, wanted)
     flat = reshape(x, shape=(*lead, math.prod(plane)))
     inside = table["argmax"](table["gather"](flat, places, axis=len(lead)), axis=len(lead) + 1)

@@ -12,7 +12,7 @@ from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.autocast import operands
 from trilobite.framework.nn.composites import attention as c
-from trilobite.framework.nn.composites.arithmetic import floating, mul, reshape
+from trilobite.framework.nn.composites.arithmetic import check_real, floating, mul, reshape
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.dropout import parts
 from trilobite.framework.ops.meeting import broadcast_shapes, broadcast_to, common
@@ -76,6 +76,7 @@ def _attention(
     shared: bool,
 ) -> Value:
     q, k, v = map(floating, common(*operands("attention", q, k, v)))
+    check_real("attention", q, k, v)
     _check(q, k, v, shared)
     if masked and extra[0].dtype != dt.bool_ and not dt.is_float(extra[0].dtype):
         raise DTypeError(

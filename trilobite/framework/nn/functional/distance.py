@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trilobite.framework.nn.composites.arithmetic import div, floating, maximum, mul, total, wide
+from trilobite.base import dtypes as dt
+from trilobite.framework.nn.composites.arithmetic import check_real, div, floating, maximum, mul, total, wide
 from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.nn.functional.margin import distance
 from trilobite.framework.ops.axes import axis_in
@@ -19,6 +20,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def _cosine(x1: Value, x2: Value, dim: int, eps: float) -> Value:
+    check_real("cosine_similarity", x1, x2)
     x1, x2 = map(floating, together(x1, x2))
     if not x1.ndim:
         first, second = (table["reshape"](v, shape=(1,)) for v in (x1, x2))
@@ -40,4 +42,4 @@ def _distance(x1: Value, x2: Value, p: float, eps: float, keepdim: bool) -> Valu
     x1, x2 = map(floating, together(x1, x2))
     if x1.ndim == 0:  # a line of one element
         x1, x2 = (table["reshape"](v, shape=(1,)) for v in (x1, x2))
-    return astype(distance(x1, x2, p, eps, keepdim), x1.dtype)
+    return astype(distance(x1, x2, p, eps, keepdim), dt.real_of(x1.dtype))

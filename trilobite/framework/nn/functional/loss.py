@@ -13,6 +13,7 @@ from trilobite.framework.nn.composites.arithmetic import (
     absolute,
     add,
     average,
+    check_real,
     div,
     eq,
     exp,
@@ -56,11 +57,13 @@ def check_reduction(reduction: str, *more: str) -> None:
         )
 
 
-def paired(what: str, x: Value, y: Value) -> tuple[Value, Value, dt.DType]:
+def paired(what: str, x: Value, y: Value, ordered: bool = True) -> tuple[Value, Value, dt.DType]:
     """Both wide and in one dtype, of floats; shapes must agree, since a target that broadcasts is mostly a
-    mistake.
+    mistake. Complex numbers only where the loss is made of moduli, not `ordered` itself.
     """
     x, y = (floating(v) for v in common(*operands("loss", x, y)))
+    if ordered:
+        check_real(what, x)
     if x.shape != y.shape and y.ndim:
         raise ShapeError(
             f"{what} of shapes {tuple(x.shape)} and {tuple(y.shape)}",
@@ -91,8 +94,8 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tens
 
 
 def _l1(x: Value, y: Value, weight: Value | None = None, *, reduction: str) -> Value:
-    a, b, dtype = paired("l1_loss", x, y)
-    return _weighed("l1_loss", absolute(sub(a, b)), weight, reduction, dtype)
+    a, b, dtype = paired("l1_loss", x, y, ordered=False)
+    return _weighed("l1_loss", absolute(sub(a, b)), weight, reduction, dt.real_of(dtype))
 
 
 def _weighed(what: str, losses: Value, weight: Value | None, reduction: str, dtype: dt.DType) -> Value:
@@ -124,11 +127,11 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 
 def _smooth_l1(x: Value, y: Value, reduction: str, beta: float) -> Value:
-    if beta == 0:
-        return _l1(x, y, reduction=reduction)
     a, b, dtype = paired("smooth_l1_loss", x, y)
     gap = sub(a, b)
     d = absolute(gap)
+    if beta == 0:
+        return reduced(d, reduction, dtype)
     return reduced(where(lt(d, beta), div(mul(gap, gap), 2.0 * beta), sub(d, 0.5 * beta)), reduction, dtype)
 
 

@@ -15,6 +15,7 @@ from trilobite.framework.nn.composites import normalisation as c
 from trilobite.framework.nn.composites.arithmetic import (
     add,
     average,
+    check_real,
     div,
     floating,
     maximum,
@@ -245,6 +246,7 @@ def local_response_norm(
 
 
 def _local_response_norm(x: Value, size: int, alpha: float, beta: float, k: float) -> Value:
+    check_real("local_response_norm", x)
     x = floating(x)
     w = wide(x)
     edges = [0] * x.ndim, [0] * x.ndim

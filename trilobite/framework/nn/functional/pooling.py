@@ -11,6 +11,7 @@ from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.nn.composites.arithmetic import (
     absolute,
+    check_real,
     div,
     eq,
     mul,
@@ -109,6 +110,7 @@ def _max_pool(
 
 
 def _largest(x: Value, **windows: Ints) -> Value:
+    check_real("max_pool", x)
     return table["window_reduce"](x, kind="max", **windows)
 
 
