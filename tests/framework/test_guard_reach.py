@@ -301,6 +301,7 @@ def test_this_interpreter_tells_versions() -> None:
 
 def test_marks_of_the_users_on_tensors() -> None:
     """`p.no_decay = True` is a habit; a recording that reads such a mark sees it change."""
+    tb.manual_seed(0)
     layer, loose = nn.Linear(4, 4), tb.ones(4)
     layer.weight.scale = 2.0  # type: ignore[attr-defined]
     f = tb.jit(lambda x: layer(x) * layer.weight.scale * getattr(loose, "factor", 1.0))  # type: ignore[attr-defined]

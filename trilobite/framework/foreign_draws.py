@@ -31,7 +31,7 @@ def told_if_drawn(fn: Any) -> Iterator[None]:
                 f"{getattr(fn, '__name__', type(fn).__name__)} drew from {name} while it was recorded: every "
                 f"call from now on uses that same number; instead: {REMEDY[name]}",
                 RuntimeWarning,
-                stacklevel=8,
+                stacklevel=9,
             )
 
 

@@ -74,8 +74,10 @@ class _Walk:
         skipped: Callable[[Place], bool],
         names: frozenset[str],
         looks: Mapping[Any, Any],
+        recorder: Any = None,
     ) -> None:
         self.guards, self.skipped = guards, skipped
+        self.recorder = recorder  # the recording that has just ended
         self.looks = looks  # of modules that a walk with fewer names has come by
         self.names = names  # of all functions on the way: objects are passed from one to another
         self.known: set[Any] = set()
@@ -109,7 +111,7 @@ class _Walk:
         if type(value) in ATOMS or depth > DEEPEST:
             return
         if isinstance(value, Tensor):
-            self.marks(value)
+            self.marks(value, name)
             return
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return
@@ -129,8 +131,10 @@ class _Walk:
             if type(value) not in CONTAINERS:
                 self.object(value, names, name, depth)
 
-    def marks(self, tensor: Tensor) -> None:
-        """Attributes that the user gave a tensor."""
+    def marks(self, tensor: Tensor, name: str) -> None:
+        """Attributes that the user gave a tensor; and whether the recording made it, which has ended."""
+        if tensor._cell.owner is self.recorder is not None:
+            self.guards.escaped.append(name)
         own = tensor.__dict__
         for key in sorted(self.names & own.keys()):
             self.note(Place(own, key, f"a tensor's {key}"), own[key])
@@ -302,7 +306,7 @@ class _Walk:
                     self.note(Place(module.__dict__, key, f"{kind.__name__}.{key}"), value)
             for key in module._slots:
                 if isinstance(module.__dict__[key], Tensor) and module.__dict__[key].__dict__:
-                    self.marks(module.__dict__[key])
+                    self.marks(module.__dict__[key], key)
             for row in module._hooks.all() if module._hooks is not None else ():
                 self.value(row.fn, self.names, f"a hook of {kind.__name__}", depth + 1)
             if named is EVERYTHING:
@@ -354,10 +358,14 @@ def _is_library(name: str) -> bool:
 
 
 def guards_of(
-    fn: Any, arguments: Iterable[Any], called: Iterable[Any], lifted: Iterable[tuple[Place, Tensor]] = ()
+    fn: Any,
+    arguments: Iterable[Any],
+    called: Iterable[Any],
+    lifted: Iterable[tuple[Place, Tensor]] = (),
+    recorder: Any = None,
 ) -> Guards:
     """What a recording of `fn` with these static arguments depends on; `called` are modules that it called,
-    `lifted` numbers that are inputs of it.
+    `lifted` numbers that are inputs of it. Where tensors are kept that `recorder` made is said too.
     """
     names: frozenset[str] = frozenset({"forward"})
     numbers, passed = list(lifted), (*arguments, *called)
@@ -366,7 +374,7 @@ def guards_of(
     while True:
         guards = Guards()
         guards.lifted = numbers
-        walk = _Walk(guards, lambda place: place.identity in inputs, names, looks)
+        walk = _Walk(guards, lambda place: place.identity in inputs, names, looks, recorder)
         walk.value(fn, names, "the function", 0)
         for value in passed:
             walk.value(value, walk.names, "an argument", 0)

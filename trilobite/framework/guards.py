@@ -11,6 +11,8 @@ It neither records nor runs anything.
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +28,10 @@ from trilobite.framework.snapshots import MISSING, Atom, Object, frozen, same, s
 from trilobite.framework.tensor import Tensor, wrap
 
 NUMBERS = (int, float)
+_FILLED: dict[type, Callable[[Any, Any], None]] = {
+    list: list.extend, deque: deque.extend, dict: dict.update, defaultdict: dict.update, set: set.update,
+}  # fmt: skip
+"""How containers are filled with what another of their kind holds."""
 
 
 class Attributes:
@@ -94,6 +100,7 @@ class Guards:
         self.modules: dict[Any, Any] = {}  # module -> what it looked like
         self.classes: dict[type, ClassGuard] = {}
         self.lifted: list[tuple[Place, Tensor]] = []  # numbers that are inputs of the recording
+        self.escaped: list[str] = []  # what holds a tensor that the recording made
         self.entries: list[tuple[Any, Any, Any]] = []
         self.variables: list[tuple[Any, Any]] = []
 
@@ -106,6 +113,21 @@ class Guards:
         for cls, guard in self.classes.items():
             owners = ((base, name) for base in cls.__mro__ for name in vars(base) if name in guard.found)
             guard.skipped = frozenset(name for base, name in owners if (id(base), name) in inputs)
+
+    @contextmanager
+    def as_they_are(self) -> Iterator[None]:
+        """What happens inside leaves the places, and what is in their containers, as it found them."""
+        before = [(p, p.now()) for p in self.places if p.is_writable]
+        inside = [(v, copy.copy(v)) for _, v in before if type(v) in _FILLED]
+        try:
+            yield
+        finally:
+            for place, value in before:
+                if value is not MISSING and place.now() is not value:
+                    place.put(value)
+            for container, held in inside:
+                container.clear()
+                _FILLED[type(container)](container, held)
 
     def hold(self) -> bool:
         """Is everything but modules as it was? What is the same object is not looked into unless it is a

@@ -31,7 +31,7 @@ from trilobite.framework.deferred_gradients import can_wait, forward
 from trilobite.framework.delivery import Witness, deliver, forget_gradients, old_gradients, shared_cells
 from trilobite.framework.dispatch import MISS, Dispatch
 from trilobite.framework.guards import NUMBERS, Place
-from trilobite.framework.recordings import Entry, hand_on, still_holds, trace
+from trilobite.framework.recordings import Entry, StateToCome, hand_on, still_holds, trace
 from trilobite.framework.signature import Call, Signature, describe, hold, take_apart
 from trilobite.framework.tensor import wrap
 from trilobite.framework.transforms import check_function
@@ -104,6 +104,19 @@ class Jitted:
 
     def _long_way(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         call = self._take_apart(args, kwargs)
+        try:
+            found, call = self._ready(call)
+        except StateToCome:
+            if entry.threads.context.recorder is not None:
+                raise
+            return self.fn(*args, **kwargs)
+        out = self._run(found, call)
+        self._entry = found
+        self._fast = Dispatch.of(found, call, args, kwargs, self._target)
+        return out
+
+    def _ready(self, call: Call) -> tuple[Entry, Call]:
+        """The recording that serves a call, compiled."""
         with uncollected():
             found = self._find(call)
             shared = shared_cells(found, call)
@@ -111,10 +124,7 @@ class Jitted:
                 call = hold(call, shared)
                 found = self._find(call)
             self._prepare(found, call)
-        out = self._run(found, call)
-        self._entry = found
-        self._fast = Dispatch.of(found, call, args, kwargs, self._target)
-        return out
+        return found, call
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -191,6 +201,9 @@ class Jitted:
                 self._note_change(call)
                 forget_classes()
             found = self._traced(call)
+            if found.guards.escaped:  # the next call finds it there: an error if it reads it
+                with found.guards.as_they_are():
+                    self._traced(call)
             # one that closes over values of a running transform serves this call only
             if not found.recording.values:
                 self._keep(call, found, reason)
@@ -228,7 +241,7 @@ class Jitted:
                 f"{_name(self.fn)} was recorded {MOST_RECORDINGS} times for one kind of call, last because "
                 f"{reason}; make what changes a tensor, or pass it as an argument",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _found(self, call: Call) -> tuple[Entry | None, str]:

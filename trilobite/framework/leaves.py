@@ -28,12 +28,15 @@ _SMALL = 1 << 12  # elements of a gradient: from here on the way through `bind` 
 
 
 class GradLeaf(Leaf):
-    """The node of a tensor that requires a gradient, and the gradient itself."""
+    """The node of a tensor that requires a gradient, and the gradient itself. `owner` is the recording that
+    its tensor was made in: such a gradient leaves the recording only as a result.
+    """
 
-    __slots__ = ("__weakref__", "after", "grad")
+    __slots__ = ("__weakref__", "after", "grad", "owner")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Any = None) -> None:
         super().__init__()
+        self.owner = owner
         self.grad: Tensor | None = None
         self.after: list[Callable[[], Any]] | None = None  # called when a gradient has been added
 

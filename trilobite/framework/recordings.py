@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base import pytree
+from trilobite.base.errors import TraceError
 from trilobite.base.records import dataclass
 from trilobite.compiler.targets.contract import NO_USAGE, Usage
 from trilobite.framework.change_counter import changes
@@ -34,6 +35,10 @@ from trilobite.ir.transforms import cells
 from trilobite.ir.transforms.record import Recorder, Recording, record
 from trilobite.ir.transforms.tape import Boundary, Leaf, Taped
 from trilobite.ir.types import TensorType, type_of
+
+
+class StateToCome(TraceError):
+    """A recorded function makes state that its later calls read: it has to be there before."""
 
 
 @dataclass
@@ -97,6 +102,7 @@ def trace(
     notes = out["notes"]
     captured = [(_type_seen(c), requires(c)) for c in recording.cells]
     grad_was = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "grad was"]
+    grad_was = [(leaf, was) for leaf, was in grad_was if leaf.owner is not out["own"]]
     switches = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "training"]
     forms = [(k[1], v) for k, v in notes.items() if isinstance(k, tuple) and k[0] == "form"]
     hooks = [(c.leaf, hooks_of(c.leaf)) for c in recording.cells if c.leaf is not None]
@@ -127,7 +133,7 @@ def trace(
     statics = [r.value for r in rows if isinstance(r, Static)]
     called = [k[1] for k in notes if isinstance(k, tuple) and k[0] == "module"]
     called += [hook for _, row in hooks for hook in row]
-    e.guards = guards_of(fn, statics, called, numbers)
+    e.guards = guards_of(fn, statics, called, numbers, out["own"])
     e.usage = _usage(e, len(dynamic), options)
     e.lock = _state_lock(e)
     return e
@@ -217,11 +223,13 @@ def _collect(
         ):
             out["arg_writes"].append(i)
             outputs.append(now)
-    out["notes"] = recorder.notes
+    out["notes"], out["own"] = recorder.notes, recorder
     out["grads"] = []
     at = {t._cell.leaf: i for i, t in enumerate(inner) if t._cell.leaf is not None}
     for k, grad in list(recorder.notes.items()):
         if not (isinstance(k, tuple) and k[0] == "grad") or (k[1] in at and grad is None):
+            continue
+        if k[1].owner is recorder:  # of a tensor made here
             continue
         out["grads"].append((at.get(k[1], k[1]), grad is not None))
         if grad is not None:

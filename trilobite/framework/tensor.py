@@ -263,7 +263,11 @@ class Tensor(Attached):
                 expected="a float or complex dtype",
                 remedy="cast it first: x.float().requires_grad_()",
             )
-        self._cell.leaf = GradLeaf() if flag else None
+        cell = self._cell  # what it has gathered, and its hooks, stay with a tensor that is frozen for a time
+        if flag:
+            cell.leaf = getattr(cell, "resting", None) or GradLeaf(cell.owner)
+        else:
+            cell.leaf, cell.resting = None, cell.leaf
         count_change()
         return self
 
@@ -279,14 +283,17 @@ class Tensor(Attached):
     @property
     def grad(self) -> Tensor | None:
         """What `backward()` has accumulated."""
-        leaf = self._cell.leaf
-        if leaf is None or self._view is not None:
-            return None if self._extra is None else self._extra.get("grad")
-        return get_grad(leaf)
+        if self._cell.leaf is None or self._view is not None:
+            if self._extra is not None and "grad" in self._extra:
+                return self._extra["grad"]  # type: ignore[no-any-return]
+            leaf = None if self._view is not None else getattr(self._cell, "resting", None)
+        else:
+            leaf = self._cell.leaf
+        return None if leaf is None else get_grad(leaf)
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        leaf = self._cell.leaf
+        leaf = self._cell.leaf or getattr(self._cell, "resting", None)
         if value is not None and (value.shape != self.shape or value.dtype != self.dtype):
             raise ArgumentError(
                 f"a gradient {value.dtype}{list(value.shape)} for a tensor {self.dtype}{list(self.shape)}",

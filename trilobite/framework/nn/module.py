@@ -453,9 +453,10 @@ def _convert(tensor: Tensor, dtype: dt.DType) -> None:
     cast = table["cast"]
     cell = tensor._cell
     cells.write(cell, cast(cells.read(cell), dtype=dtype))
-    grad = None if cell.leaf is None else get_grad(cell.leaf)
+    leaf: Any = cell.leaf or getattr(cell, "resting", None)
+    grad = None if leaf is None else get_grad(leaf)
     if grad is not None:
-        set_grad(cell.leaf, wrap(cast(grad._read(), dtype=dtype)))
+        set_grad(leaf, wrap(cast(grad._read(), dtype=dtype)))
 
 
 def _indented(text: str) -> str:

@@ -82,6 +82,19 @@ def _entered(row: list[Hook], hook: Hook) -> Remover:
     return Remover(row, hook)
 
 
+def _settled(step: Callable[..., Any], recorder: Any) -> Callable[..., Any]:
+    """The step of an optimiser with state in plain dicts, as a recording can repeat it."""
+    from trilobite.framework.optim.plain_state import PlainState
+
+    def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        before = PlainState(optimizer, recorder)
+        out = step(optimizer, *args, **kwargs)
+        before.settle()
+        return out
+
+    return call
+
+
 def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     """A step with everything around it; once, also where one step calls that of its base."""
 
@@ -92,13 +105,17 @@ def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
             recorder.notes.setdefault(("form", self), self.form())
             recorder = recorder.parent
         hooks = own.get("_step_hooks")
-        if hooks is None or own.get("_in_step"):
+        if own.get("_in_step"):
             return step(self, *args, **kwargs)
+        inner = entry.threads.context.recorder
+        run = _settled(step, inner) if inner is not None and own.get("_plain") else step
+        if hooks is None:
+            return run(self, *args, **kwargs)
         own["_in_step"] = True
         try:
             for hook in list(hooks[0]):
                 args, kwargs = hook(self, args, kwargs) or (args, kwargs)
-            out = step(self, *args, **kwargs)
+            out = run(self, *args, **kwargs)
             for hook in list(hooks[1]):
                 hook(self, args, kwargs)
             return out

@@ -31,12 +31,14 @@ from trilobite.native.ownership import EXPOSED, EXPOSED_BASE, is_alone
 class Cell:
     """A value that can change. `owner` is the recording it was made in (None outside any); `leaf` is the
     tape's node for a cell whose gradient `backward()` collects; `depth` is the level of the transforms it was
-    made in; `keeper` is there while the value is put away.
+    made in; `keeper` is there while the value is put away, `resting` is the node of a cell that collected
+    gradients and may again.
     """
 
-    __slots__ = ("__weakref__", "depth", "keeper", "leaf", "owner", "value")
+    __slots__ = ("__weakref__", "depth", "keeper", "leaf", "owner", "resting", "value")
     held: Any  # the value, or what stands in for one that is put away: shape and dtype are right
     keeper: _Keeper | None
+    resting: Any
 
     def __init__(self, value: Value) -> None:
         ctx = entry.threads.context
