@@ -220,16 +220,11 @@ def resnet() -> Work:
 def mappings() -> Work:
     """Half a million mappings of a product by the closed forms."""
     from trilobite.processor import load_machine
-    from trilobite.processor.sim.timing.arrays import product_cycles
+    from trilobite.processor.sim.timing.roofline import product_bounds
 
     machine = load_machine("dlp-m")
     m, n, k = np.random.default_rng(1).integers(1, 4096, (3, 500_000))
-
-    def work() -> Any:
-        memory = np.ceil((m * k + k * n + m * n) / machine.dram_bytes_per_cycle)
-        return np.maximum(product_cycles(machine.core.mfu, "int8", m, n, k), memory)
-
-    return work
+    return lambda: product_bounds(machine, "int8", 1, m, n, k)
 
 
 # -- networks through the compiler ---------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from trilobite.processor.machine.drawing import _noc_lines
 from trilobite.processor.machine.noc import links_of
 from trilobite.processor.sim import typed_python
 from trilobite.processor.sim.timing.arrays import product_cycles
+from trilobite.processor.sim.timing.roofline import product_bounds
 from trilobite.processor.tools.commands import machines_show
 
 MACHINES = sorted(preset_names())
@@ -96,6 +97,17 @@ def test_closed_forms_of_every_geometry(geometry: str, changed: dict[str, Any]) 
     got = product_cycles(machine.core.mfu, "int8", *shapes.T)
     for found, shape in zip(got, shapes.tolist(), strict=True):
         assert found == product_cycles(machine.core.mfu, "int8", *shape), shape
+
+
+def test_products_that_memory_bounds() -> None:
+    machine = replace(machine_with("systolic-ws"), dram=replace(load_machine("dlp-s").dram, gb_per_s=0.5))
+    per_cycle = machine.dram_bytes_per_cycle
+    found = product_bounds(machine, "fp16", 2, np.asarray([7, 30]), np.asarray([5, 20]), np.asarray([3, 10]))
+    moved = [(7 * 3 + 3 * 5 + 7 * 5) * 2, (30 * 10 + 10 * 20 + 30 * 20) * 2]
+    compute = [product_cycles(machine.core.mfu, "fp16", *s) for s in ((7, 5, 3), (30, 20, 10))]
+    assert found.tolist() == [
+        max(c, int(np.ceil(b / per_cycle))) for b, c in zip(moved, compute, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("nram,wram,pool,fits", [(64, 32, 64, True), (64, 32, 63, False), (32, 64, 63, False),

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from trilobite.processor.isa.address import split
+from trilobite.processor.isa.formats import Array
 from trilobite.processor.isa.row import MATRIX, VECTOR
 from trilobite.processor.machine import Machine
 from trilobite.processor.sim.actions import tensor_actions
 from trilobite.processor.sim.record import TensorRecord, Trace
+from trilobite.processor.sim.timing.arrays import product_cycles
 from trilobite.processor.sim.timing.cost import (
     BANDWIDTH,
     DRAM_SPACES,
@@ -104,3 +108,13 @@ def at_peak(machine: Machine, record: TensorRecord) -> tuple[str, float]:
 def dram_traffic(record: TensorRecord) -> int:
     """Bytes asked of DRAM, before granules."""
     return sum(r.bytes for r in (*record.reads, *record.writes) if split(r.address)[0] in DRAM_SPACES)
+
+
+def product_bounds(
+    machine: Machine, rate_format: str, element_bytes: int, m: Array, n: Array, k: Array
+) -> Array:
+    """Cycles of many products at once: the array's closed form or compulsory bytes, whichever is longer."""
+    m, n, k = (np.asarray(x, np.int64) for x in (m, n, k))
+    moved = (m * k + k * n + m * n) * element_bytes
+    memory = np.ceil(moved / machine.dram_bytes_per_cycle).astype(np.int64)
+    return np.asarray(np.maximum(product_cycles(machine.core.mfu, rate_format, m, n, k), memory))
