@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trilobite.base.errors import ArgumentError, FileError
-from trilobite.inference.operators.ml_forest import LEAF, Forest
+from trilobite.inference.operators.ml.forest import LEAF, Forest
 
 Array = np.ndarray[Any, Any]
 

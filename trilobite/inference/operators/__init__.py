@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from trilobite.inference.operators import registry
 
 FAMILIES = (
-    "arithmetic activation comparison reduction shaping indexing making joining product convolution pooling "
-    "normalising conversion quantising attention written_attention recurrent losses spectral resampling "
-    "regions alignment suppression sequences strings ml_trees ml_models ml_features training control"
+    "arithmetic activation comparison reduction shaping indexing creation joining product convolution "
+    "pooling normalising conversion quantising attention written_attention recurrent losses spectral resampling "
+    "regions alignment suppression sequences strings ml.trees ml.models ml.features training control"
 ).split()
-MICROSOFT = (
-    "ms_fused ms_attention ms_grouped ms_decoding ms_packed ms_layout ms_weights ms_experts ms_rotary "
-    "ms_norms ms_recurrence ms_bias ms_numbers ms_strings ms_quantised"
-).split()
+MICROSOFT = tuple(
+    f"microsoft.{family}"
+    for family in (
+        "fused attention grouped decoding packed layout weights experts rotary norms recurrence "
+        "bias numbers strings quantised"
+    ).split()
+)
 _loaded: set[str] = set()
 
 

@@ -11,7 +11,7 @@ import trilobite as tb
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.convolution import conv, conv_transpose
-from trilobite.inference.operators.ms_fused import MS, activated
+from trilobite.inference.operators.microsoft.fused import MS, activated
 from trilobite.inference.operators.pooling import max_pool
 from trilobite.inference.operators.quantising import qlinear_conv
 from trilobite.inference.operators.registry import operator

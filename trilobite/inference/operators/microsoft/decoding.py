@@ -10,8 +10,8 @@ import trilobite as tb
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.attention import heads_apart, heads_joined
-from trilobite.inference.operators.ms_fused import MS
-from trilobite.inference.operators.ms_masks import attended, both, head_scale, padding, scores
+from trilobite.inference.operators.microsoft.fused import MS
+from trilobite.inference.operators.microsoft.masks import attended, both, head_scale, padding, scores
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed

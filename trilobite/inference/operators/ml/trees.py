@@ -11,8 +11,8 @@ import numpy as np
 
 from trilobite.base.records import dataclass
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ml_forest import LEAF, MEMBER, MODES, Forest
-from trilobite.inference.operators.ml_scores import labelled, transformed
+from trilobite.inference.operators.ml.forest import LEAF, MEMBER, MODES, Forest
+from trilobite.inference.operators.ml.scores import labelled, transformed
 from trilobite.inference.operators.registry import operator
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ml_scores import label_array, labelled, logistic, of_two, transformed
+from trilobite.inference.operators.ml.scores import label_array, labelled, logistic, of_two, transformed
 from trilobite.inference.operators.registry import operator
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,8 @@ from trilobite.base.errors import ArgumentError
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ms_fused import MS
-from trilobite.inference.operators.ms_weights import unpacked
+from trilobite.inference.operators.microsoft.fused import MS
+from trilobite.inference.operators.microsoft.weights import unpacked
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import only, operator
 from trilobite.inference.operators.shaping import fixed

@@ -11,9 +11,9 @@ from trilobite.base.errors import ArgumentError
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
+from trilobite.inference.operators.creation import arange
 from trilobite.inference.operators.indexing import gather_nd
-from trilobite.inference.operators.making import arange
-from trilobite.inference.operators.ms_fused import MS, activated, fused_matmul
+from trilobite.inference.operators.microsoft.fused import MS, activated, fused_matmul
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.product import lowered
 from trilobite.inference.operators.registry import only, operator

@@ -8,7 +8,7 @@ import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ms_fused import MS, embed_layer_normalization
+from trilobite.inference.operators.microsoft.fused import MS, embed_layer_normalization
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.shaping import fixed
 

@@ -11,7 +11,7 @@ import trilobite as tb
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.attention import heads_apart
-from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.microsoft.fused import MS
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import only, operator
 from trilobite.inference.operators.shaping import fixed

@@ -9,7 +9,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.microsoft.fused import MS
 from trilobite.inference.operators.patterns import Pattern
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.strings import compiled

@@ -8,7 +8,7 @@ import numpy as np
 
 from trilobite.base.errors import ArgumentError
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ml_scores import label_array
+from trilobite.inference.operators.ml.scores import label_array
 from trilobite.inference.operators.registry import operator
 from trilobite.inference.operators.strings import texts
 

@@ -12,7 +12,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.microsoft.fused import MS
 from trilobite.inference.operators.normalising import rms
 from trilobite.inference.operators.primitives import primitive
 from trilobite.inference.operators.registry import only, operator

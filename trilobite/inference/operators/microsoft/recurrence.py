@@ -9,7 +9,7 @@ from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
 from trilobite.inference.operators.attention import linear_attention
-from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.microsoft.fused import MS
 from trilobite.inference.operators.registry import only, operator
 from trilobite.inference.operators.shaping import fixed
 

@@ -8,7 +8,7 @@ import trilobite as tb
 from trilobite.framework.nn import functional as F
 from trilobite.framework.tensor import Tensor
 from trilobite.inference.model import Node
-from trilobite.inference.operators.ms_fused import MS
+from trilobite.inference.operators.microsoft.fused import MS
 from trilobite.inference.operators.pooling import average_pool
 from trilobite.inference.operators.product import lowered
 from trilobite.inference.operators.quantising import (
