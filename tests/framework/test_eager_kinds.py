@@ -10,8 +10,8 @@ import trilobite.nn.functional as F
 
 import trilobite as tb
 from benchmarks.rows_eager_kinds import BACKWARD, PLAIN, RECORDED, given
-from trilobite.framework import plans
 from trilobite.framework.random import quick
+from trilobite.framework.replay import plans
 
 CALLS = 24  # enough for a plan
 

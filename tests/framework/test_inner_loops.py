@@ -10,9 +10,10 @@ import pytest
 import trilobite.nn.functional as F
 
 import trilobite as tb
-from trilobite.framework import plans, replay
-from trilobite.framework.inner_loops import in_loops
-from trilobite.framework.replay import Replay, whole
+from trilobite.framework.replay import calls as replay
+from trilobite.framework.replay import plans
+from trilobite.framework.replay.calls import Replay, whole
+from trilobite.framework.replay.inner_loops import in_loops
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.record import record_graph

@@ -11,7 +11,7 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import GradientError
-from trilobite.framework import plans
+from trilobite.framework.replay import plans
 
 F = tb.nn.functional
 OFTEN = 16

@@ -9,8 +9,8 @@ import pytest
 
 import trilobite as tb
 from trilobite.base.errors import ShapeError, TrilobiteError
-from trilobite.framework.plans import OFTEN
 from trilobite.framework.random import quick
+from trilobite.framework.replay.plans import OFTEN
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitives import table
 

@@ -13,7 +13,7 @@ import trilobite as tb
 from trilobite.base import blas
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.records import dataclass
-from trilobite.framework import replay
+from trilobite.framework.replay import calls as replay
 
 RNG = np.random.default_rng(8)
 

@@ -63,5 +63,5 @@ def array_rule(fn: Callable[..., Any]) -> Callable[..., Any]:
             leave(token)
         return out if type(out) is ndarray else asarray(out)
 
-    rule.plain = fn  # type: ignore[attr-defined]  # for who calls many in a row (framework/replay.py)
+    rule.plain = fn  # type: ignore[attr-defined]  # for who calls many in a row (framework/replay/calls.py)
     return rule

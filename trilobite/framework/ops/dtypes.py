@@ -15,7 +15,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework import promotion
 from trilobite.framework.devices import check_device
 from trilobite.framework.ops.registry import copy_value, method, tensor_op
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 from trilobite.ir.transforms.tape import Taped

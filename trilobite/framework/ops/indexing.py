@@ -15,12 +15,12 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import DTypeError, IndexingError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.known_views import MOST, handle
 from trilobite.framework.ops import keys
 from trilobite.framework.ops.conversion import to_array
 from trilobite.framework.ops.meeting import astype, broadcast_shapes, broadcast_to, plain, scalar
 from trilobite.framework.ops.registry import method
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.known_views import MOST, handle
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.writing import is_checked
 from trilobite.ir.primitive import Value

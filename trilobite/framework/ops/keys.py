@@ -17,7 +17,7 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import IndexingError
 from trilobite.base.locations import user_location
-from trilobite.framework.plans import is_planning, require
+from trilobite.framework.replay.plans import is_planning, require
 from trilobite.framework.tensor import Tensor
 from trilobite.framework.views import Step
 from trilobite.ir.primitive import Value

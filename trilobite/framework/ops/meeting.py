@@ -19,8 +19,8 @@ from trilobite.base.dtypes import ALL, COMPLEX, FLOATS, INEXACT, INTEGERS, DType
 from trilobite.base.errors import ArgumentError, DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.registry import Weak, into, operators, read_operand, register
-from trilobite.framework.plans import planned
 from trilobite.framework.promotion import promote, promote_scalar, scalar_dtype
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import CLASSES, Tensor, wrap
 from trilobite.ir.primitive import Primitive, Value
 from trilobite.ir.primitives import table

@@ -28,7 +28,7 @@ from trilobite.framework.ops.meeting import (
 )
 from trilobite.framework.ops.pointwise import isclose, like, truth
 from trilobite.framework.ops.registry import alias, op, read, tensor_op
-from trilobite.framework.plan_keys import SMALL
+from trilobite.framework.replay.keys import SMALL
 from trilobite.framework.tensor import wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

@@ -25,11 +25,11 @@ from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.autocast import casting
 from trilobite.framework.concrete import concrete
-from trilobite.framework.known_views import remembered
 from trilobite.framework.ops.pairs import Pair
-from trilobite.framework.plans import planned
 from trilobite.framework.promotion import scalar_dtype
-from trilobite.framework.replayed import replayed
+from trilobite.framework.replay.functions import replayed
+from trilobite.framework.replay.known_views import remembered
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import CLASSES, Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
@@ -116,7 +116,7 @@ def op(
 ) -> Callable[[F], F]:
     """Enter a function over values into the table. Its methods are its name unless said otherwise. `short`
     gives the same result by less if the first operand is just an array, in new memory, or None. With
-    `plan`, small calls that come again are replayed: what it does depends on no values (`plans.py`).
+    `plan`, small calls that come again are replayed: what it does depends on no values (`framework/replay`).
     """
 
     def enter(fn: F) -> F:

@@ -17,7 +17,7 @@ from trilobite.framework.ops.axes import axes_in, axis_in, is_number, size_in
 from trilobite.framework.ops.meeting import as_value
 from trilobite.framework.ops.meeting import broadcast_shapes as shapes_together
 from trilobite.framework.ops.registry import alias, copy_value, method, operators, tensor_op, wrap_results
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step

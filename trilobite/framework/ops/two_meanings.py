@@ -27,7 +27,7 @@ from trilobite.framework.ops.axes import axis_in, size_in
 from trilobite.framework.ops.pairs import Pair
 from trilobite.framework.ops.registry import methods, operators
 from trilobite.framework.ops.sorting import extremes, in_order, one_each
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitives import table
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.framework.plan_keys import SMALL
-from trilobite.framework.plans import OFTEN, REMEMBERED, Plan
 from trilobite.framework.random.keys import draws, split_value, state
+from trilobite.framework.replay.keys import SMALL
+from trilobite.framework.replay.plans import OFTEN, REMEMBERED, Plan
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.transforms import bind as entry

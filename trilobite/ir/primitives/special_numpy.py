@@ -107,7 +107,7 @@ def blockwise(fn: Callable[..., Array]) -> Callable[..., Array]:
             out[i : i + BLOCK] = fn(flat[i : i + BLOCK], *args)
         return out.reshape(x.shape)
 
-    vars(whole)["block"] = fn  # for who puts the same calls in a row (framework/block_rules.py)
+    vars(whole)["block"] = fn  # for who puts the same calls in a row (framework/replay/block_rules.py)
     return whole
 
 

@@ -16,7 +16,7 @@ from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.conversion import asarray
 from trilobite.framework.ops.inplace import assign
 from trilobite.framework.ops.registry import read, wrap_results
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

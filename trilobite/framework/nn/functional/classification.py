@@ -35,7 +35,7 @@ from trilobite.framework.nn.functional.calling import as_tensor, run
 from trilobite.framework.nn.functional.loss import check_reduction, paired, reduced
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.normalising import log_softmax
-from trilobite.framework.plans import planned, require
+from trilobite.framework.replay.plans import planned, require
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

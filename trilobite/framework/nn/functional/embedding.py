@@ -31,7 +31,7 @@ from trilobite.framework.nn.composites.arithmetic import (
 from trilobite.framework.nn.functional.calling import as_tensor, run, write
 from trilobite.framework.ops.meeting import astype, broadcast_to
 from trilobite.framework.ops.reducing import kept, norm_of
-from trilobite.framework.plans import planned, require
+from trilobite.framework.replay.plans import planned, require
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

@@ -32,7 +32,7 @@ from trilobite.framework.nn.functional.calling import run, run_many, write
 from trilobite.framework.ops.creation import filled
 from trilobite.framework.ops.meeting import astype
 from trilobite.framework.ops.reducing import axes_of, kept, norm_of
-from trilobite.framework.replayed import replayed
+from trilobite.framework.replay.functions import replayed
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

@@ -25,7 +25,7 @@ from trilobite.framework.nn.functional.calling import run, run_many
 from trilobite.framework.nn.functional.padding import checked_rank
 from trilobite.framework.nn.settings import repeated
 from trilobite.framework.ops.meeting import astype
-from trilobite.framework.replayed import replayed
+from trilobite.framework.replay.functions import replayed
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table

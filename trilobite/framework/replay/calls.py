@@ -164,7 +164,7 @@ class Replay:
 
 def _quickest(part: Part, moving: Sequence[Equation], known: dict[Var, Array], calls: Run) -> Run:
     """The inner loops of the calls without the calls, where they give the same bits."""
-    from trilobite.framework.inner_loops import in_loops  # machine code comes in with the first plan
+    from trilobite.framework.replay.inner_loops import in_loops  # machine code comes in with the first plan
 
     loops = in_loops(part.inputs, moving, known, part.outputs, calls) if moving else None
     if loops is None:

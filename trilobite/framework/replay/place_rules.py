@@ -13,7 +13,7 @@ import numpy as np
 
 from trilobite.base.axes import merged
 from trilobite.base.dtypes import accumulator
-from trilobite.framework.loop_rows import NoLoop, Rows, Seen, needed, strides_of
+from trilobite.framework.replay.loop_rows import NoLoop, Rows, Seen, needed, strides_of
 from trilobite.ir.graph import Equation
 from trilobite.native.ufunc_loops import Place, Row, by_lanes, converting
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trilobite.framework.plans import planned
+from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import wrap
 from trilobite.ir.transforms.bind import Traced
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import accumulator
-from trilobite.framework.loop_rows import NoLoop, Rows, Seen, needed, strides_of
+from trilobite.framework.replay.loop_rows import NoLoop, Rows, Seen, needed, strides_of
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives.dot import small_layouts
 from trilobite.native.ufunc_loops import Loop, Place, Row, choosing, converting, loop_of

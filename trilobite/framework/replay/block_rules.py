@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from trilobite.framework.loop_rows import NoLoop, Rows, Seen, needed
+from trilobite.framework.replay.loop_rows import NoLoop, Rows, Seen, needed
 from trilobite.ir.graph import Equation
 from trilobite.ir.types import TensorType
 from trilobite.native.ufunc_loops import choosing, converting

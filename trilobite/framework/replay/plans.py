@@ -3,7 +3,7 @@
 Enters: a function over values with its operands, tensors and static arguments. Leaves: its result as a
 tensor, or None, and then the caller goes the long way. An operation that was called some times with operands
 of the same types and the same static arguments is recorded, with its pullback where a gradient is wanted, and
-replayed from then on (`replay.py`): the same NumPy calls in the same order, so the same bits, without the way
+replayed from then on (`calls.py`): the same NumPy calls in the same order, so the same bits, without the way
 through `bind`; on the tape it is one node. Whatever is not plain takes the long way: recordings, transforms,
 autocast, anomaly mode, large arrays.
 
@@ -23,8 +23,8 @@ import numpy as np
 from trilobite.base import dtypes as dt
 from trilobite.base.locations import UNKNOWN
 from trilobite.framework.own_memory import own
-from trilobite.framework.plan_keys import Function, all_told, gathered, over_values
-from trilobite.framework.replay import Replay, Run, divided, fits, is_fresh, whole
+from trilobite.framework.replay.calls import Replay, Run, divided, fits, is_fresh, whole
+from trilobite.framework.replay.keys import Function, all_told, gathered, over_values
 from trilobite.framework.tensor import Tensor, wrap, wrap_recorded
 from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import Value

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from trilobite.base.dtypes import accumulator
-from trilobite.framework.loop_rows import NoLoop, Rows, Seen, needed, strides_of
-from trilobite.framework.place_rules import lanes, taken_along
+from trilobite.framework.replay.loop_rows import NoLoop, Rows, Seen, needed, strides_of
+from trilobite.framework.replay.place_rules import lanes, taken_along
 from trilobite.ir.graph import Equation
 from trilobite.ir.primitives import conv_blocks as blocks
 from trilobite.ir.primitives.conv import input_geometry, weight_geometry

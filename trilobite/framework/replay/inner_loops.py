@@ -1,6 +1,6 @@
 """A small graph as rows of NumPy's inner loops, which machine code runs in one call.
 
-Enters: the equations of a `Part` (`replay.py`) and what is known of them ahead. Leaves: a `Run` with the bits
+Enters: the equations of a `Part` (`calls.py`) and what is known of them ahead. Leaves: a `Run` with the bits
 of NumPy's calls, or None where an equation has no such loop. Arrays that are not row-major or aligned take
 the way through NumPy, which `otherwise` is.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.framework import loop_rules, place_rules, window_rules
-from trilobite.framework.block_rules import noted
-from trilobite.framework.loop_rows import NoLoop, Rows, Seen
 from trilobite.framework.own_memory import own
+from trilobite.framework.replay import loop_rules, place_rules, window_rules
+from trilobite.framework.replay.block_rules import noted
+from trilobite.framework.replay.loop_rows import NoLoop, Rows, Seen
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.primitives.common import OWN
 from trilobite.native.ownership import is_locked
