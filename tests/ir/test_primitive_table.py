@@ -95,7 +95,7 @@ for family, names in FAMILIES.items():
     import_module(f"trilobite.ir.primitives.{family}")
     assert set(names.split()) <= set(here()), family
 print(len(here()) == len(table) == len(table.values()) == len(dict(table)))
-table.foresee("math", ["nowhere"])
+table.declare("math", ["nowhere"])
 try:
     table["nowhere"]
 except IRError as error:

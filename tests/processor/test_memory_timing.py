@@ -11,7 +11,7 @@ import pytest
 from trilobite.base.errors import MachineError
 from trilobite.processor import Device, Machine, Run, load_machine
 from trilobite.processor.machine.description import InstructionCache, LastLevelCache, Launch
-from trilobite.processor.sim.timing.foresight import foresee
+from trilobite.processor.sim.timing.caches import caches_of
 
 
 @pytest.fixture(autouse=True)
@@ -117,12 +117,12 @@ def reads(times: int, size: int, way: str = "VLOAD") -> str:
 def test_what_the_last_level_cache_holds_is_not_read_again() -> None:
     text = reads(3, 65536)
     run = launch(cached(128), text)
-    missing = [bytes_ for bytes_ in foresee(run.machine, run.trace).missing[0] if bytes_ is not None]
+    missing = [bytes_ for bytes_ in caches_of(run.machine, run.trace).missing[0] if bytes_ is not None]
     first = 65536 if missing[0] == 65536 else 65536 + 512  # an array may begin within a line
     assert missing == [first, 0, 0]
     streaming = launch(cached(32), text)
     again = [
-        bytes_ for bytes_ in foresee(streaming.machine, streaming.trace).missing[0] if bytes_ is not None
+        bytes_ for bytes_ in caches_of(streaming.machine, streaming.trace).missing[0] if bytes_ is not None
     ]
     assert again == [first] * 3  # least recently used leaves, so a stream that is too long hits nothing
     assert run.cycles < streaming.cycles
@@ -145,7 +145,7 @@ def test_written_lines_go_back_when_they_leave() -> None:
     run = launch(
         cached(64), reads(1, 65536, "VSTORE") + "\nLI $9, #131072\nSADD $9, $9, $0\nVLOAD $20, $1, $9, #0"
     )
-    write, read = [b for b in foresee(run.machine, run.trace).missing[0] if b is not None]
+    write, read = [b for b in caches_of(run.machine, run.trace).missing[0] if b is not None]
     assert write <= 1024  # whole lines are not read first; those at the ends are
     assert read >= 2 * 65536 - 1024  # the new lines, and the written ones that leave
 

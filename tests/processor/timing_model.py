@@ -29,8 +29,8 @@ from trilobite.processor.sim.record import (
     TensorRecord,
     Trace,
 )
+from trilobite.processor.sim.timing.caches import caches_of
 from trilobite.processor.sim.timing.cost import capacity, cost_of, scalar_latencies
-from trilobite.processor.sim.timing.foresight import foresee
 from trilobite.processor.sim.timing.ranges import Footprint, solid
 from trilobite.processor.sim.timing.timeline import CoreTimes, Operation, Timeline
 
@@ -93,7 +93,7 @@ class Engine:
         self.arrived: dict[int, list[CoreTimer]] = {}
         self.members = _sizes(trace, TaskRecord)
         self.gathered: dict[int, list[CoreTimer]] = {}
-        self.foresight = foresee(machine, trace)
+        self.caches = caches_of(machine, trace)
 
     def run(self) -> Timeline:
         self.ready.extend(self.cores)
@@ -198,7 +198,7 @@ class Engine:
 
     def _fetch(self, core: CoreTimer) -> None:
         """Waits once for the instructions of a record."""
-        fetch = self.foresight.fetch[core.number]
+        fetch = self.caches.fetch[core.number]
         if fetch and core.fetched < core.place:
             core.fetched = core.place
             core.spend(core.clock + fetch[core.place], "fetch")
@@ -293,7 +293,7 @@ class Engine:
                 other.waiters.append(underway)
 
     def _underway(self, core: CoreTimer, record: TensorRecord) -> _Underway:
-        missing = self.foresight.missing[core.number]
+        missing = self.caches.missing[core.number]
         cost = cost_of(
             self.machine,
             record,
@@ -309,7 +309,7 @@ class Engine:
         if self.machine.interlock == "ranges":
             underway.needs = self._interlock(core, record.queue, own)
             core.in_flight.append(underway)
-        after = self.foresight.after[core.number]
+        after = self.caches.after[core.number]
         if after:
             core.by_record[core.place] = underway
             if after[core.place] >= 0:  # the FIFO of tiles is full until then

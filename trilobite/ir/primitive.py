@@ -185,7 +185,7 @@ class Table(dict[str, Primitive]):
         self._modules: dict[str, str] = {}  # the one that defines it, by a primitive's name
         self._quicker: dict[str, Callable[[Primitive], Callable[..., Any]]] = {}
 
-    def foresee(self, module: str, names: Sequence[str]) -> None:
+    def declare(self, module: str, names: Sequence[str]) -> None:
         """Importing the module will define these."""
         self._modules |= dict.fromkeys(names, module)
 

@@ -19,9 +19,9 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import Scratchpad, SharedMemory
 from trilobite.processor.sim.actions import scalar_actions, tensor_actions
 from trilobite.processor.sim.record import TensorRecord, Trace
+from trilobite.processor.sim.timing.caches import cache_misses
 from trilobite.processor.sim.timing.cost import useful_macs
 from trilobite.processor.sim.timing.dram import dram_bytes
-from trilobite.processor.sim.timing.foresight import cache_misses
 
 NODE_EXPONENT = 0.57
 REGISTER_ACCESSES = 4  # of an element's register file for a product: two operands, a sum read and written

@@ -17,6 +17,7 @@ from trilobite.processor.machine import Machine
 from trilobite.processor.sim.actions import tensor_actions
 from trilobite.processor.sim.record import TensorRecord, Trace
 from trilobite.processor.sim.timing.arrays import product_cycles
+from trilobite.processor.sim.timing.caches import cache_misses
 from trilobite.processor.sim.timing.cost import (
     BANDWIDTH,
     DRAM_SPACES,
@@ -24,7 +25,6 @@ from trilobite.processor.sim.timing.cost import (
     VECTOR_UNIT,
     useful_macs,
 )
-from trilobite.processor.sim.timing.foresight import cache_misses
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from trilobite.processor.sim.record import (
     TensorRecord,
     Trace,
 )
+from trilobite.processor.sim.timing.caches import caches_of, has_parts
 from trilobite.processor.sim.timing.cost import (
     Cost,
     Resource,
@@ -35,7 +36,6 @@ from trilobite.processor.sim.timing.cost import (
     is_contended,
     scalar_latencies,
 )
-from trilobite.processor.sim.timing.foresight import foresee, has_parts
 from trilobite.processor.sim.timing.log_rows import QUEUE_NUMBER, rows_of_logs, sync_word
 from trilobite.processor.sim.timing.ranges import bounds, is_dense, overlap, solid
 from trilobite.processor.sim.timing.state import BARRIER, SCALAR, SYNC, TASK, TENSOR
@@ -64,8 +64,8 @@ class Tables:
         self._holed_at: list[tuple[Sequence[Region], Array]] = []
         self._met: dict[tuple[int, int], int] = {}
         self._paths: dict[tuple[Resource, ...], int] = {}
-        self.foresight = foresee(machine, trace) if has_parts(machine) else None
-        self._logged = self._logs(trace) if self.foresight is None or not machine.llc.kib else {}
+        self.caches = caches_of(machine, trace) if has_parts(machine) else None
+        self._logged = self._logs(trace) if self.caches is None or not machine.llc.kib else {}
         parts = [self._core(core, number) for number, core in enumerate(trace.cores)]
         self._logged = {}
         self.first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
@@ -88,8 +88,8 @@ class Tables:
         return found
 
     def _core(self, core: CoreTrace, number: int) -> Array:
-        if self.foresight is not None and self.foresight.missing[number]:
-            missing = self.foresight.missing[number]
+        if self.caches is not None and self.caches.missing[number]:
+            missing = self.caches.missing[number]
             rows = [
                 self._row(record, core, lacks) for record, lacks in zip(core.records, missing, strict=True)
             ]
@@ -208,7 +208,7 @@ class Tables:
         feet, spans = self.feet.array.T, self.spans.array.T
         made = {
             "kind": kind, "argument": argument, "queue": queue, "foot": foot,
-            "fetch": self._foreseen("fetch", count, 0), "after": self._after(count),
+            "fetch": self._of_caches("fetch", count, 0), "after": self._after(count),
             "operation_of": np.full(count, -1),
             "foot_reads": feet[0], "foot_writes": feet[1], "foot_end": feet[2],
             "span_low": spans[0], "span_high": spans[1], "span_solid": spans[2],
@@ -219,14 +219,14 @@ class Tables:
         made.update(self._cost_arrays())
         return {name: np.ascontiguousarray(array) for name, array in made.items()}
 
-    def _foreseen(self, name: str, count: int, default: int) -> Array:
+    def _of_caches(self, name: str, count: int, default: int) -> Array:
         """A list for each core, one behind the other."""
-        lists = getattr(self.foresight, name, [])
+        lists = getattr(self.caches, name, [])
         return np.concatenate(lists).astype(np.int64) if any(lists) else np.full(count, default)
 
     def _after(self, count: int) -> Array:
         """Records are counted over all cores here."""
-        found = self._foreseen("after", count, -1)
+        found = self._of_caches("after", count, -1)
         first = np.repeat(self.first[:-1], np.diff(self.first))
         return np.where(found >= 0, found + first, -1)
 

@@ -17,7 +17,6 @@ from trilobite.compiler.program.kernels import Operand, Room, Step
 from trilobite.compiler.targets.cpu.loops.collapse import collapsed
 from trilobite.compiler.targets.cpu.loops.index import Ranges
 from trilobite.compiler.targets.cpu.loops.ir import Buffer, Nest, Node, buffers_of
-from trilobite.compiler.targets.cpu.nests.ahead import fetched
 from trilobite.compiler.targets.cpu.nests.defaults import (
     BLOCK,
     flops,
@@ -28,6 +27,7 @@ from trilobite.compiler.targets.cpu.nests.defaults import (
     work,
 )
 from trilobite.compiler.targets.cpu.nests.groups import Groups, readers_of
+from trilobite.compiler.targets.cpu.nests.prefetch import prefetched
 from trilobite.compiler.targets.cpu.nests.reader import Reader, Source
 from trilobite.compiler.targets.cpu.nests.rewrite import prepared
 from trilobite.compiler.targets.cpu.nests.scalars import Scalars
@@ -110,7 +110,7 @@ class Assembly:
 
     def _emit(self, nest: Nest) -> None:
         """The last part of a schedule, and the step."""
-        done = fetched(vectorised(nest, self.host))
+        done = prefetched(vectorised(nest, self.host))
         turns = units(done).constant
         words = [self.operands[b.name] for b in done.arguments]
         symbols = [Affine(0, [(s, 1)]) for s in done.symbols]

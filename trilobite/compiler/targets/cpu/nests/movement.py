@@ -17,7 +17,7 @@ from trilobite.compiler.targets.cpu.loops.index import (
     times,
 )
 from trilobite.compiler.targets.cpu.loops.ir import Load, Test
-from trilobite.compiler.targets.cpu.nests.bits import random_bits
+from trilobite.compiler.targets.cpu.nests.random_bits import random_bits
 from trilobite.compiler.targets.cpu.nests.reader import CannotRead, Indices, Reader, Rule, RuleOf, place_of
 from trilobite.ir.graph import Equation, Var
 from trilobite.ir.types import Dim, Shape

@@ -51,7 +51,7 @@ def _requantise(e: Equation, makers: Makers) -> Equation | None:
     scale = _number(e.inputs[1], makers)
     if scale is None or e.inputs[0].type.dtype != int32:
         return None
-    if not is_single(scale, e.attributes["dtype"], reach(e.inputs[0], makers) <= EXACT):
+    if not is_single(scale, e.attributes["dtype"], magnitude(e.inputs[0], makers) <= EXACT):
         return None
     return Equation(table["requantise_single"], e.inputs, e.attributes, e.outputs, e.location)
 
@@ -86,26 +86,26 @@ def _value(e: Equation) -> Array:
     return np.asarray(e.primitive.evaluate(**attributes))
 
 
-def reach(v: Var, makers: Makers) -> int:
+def magnitude(v: Var, makers: Makers) -> int:
     """What no magnitude of an integer value exceeds, as far as its making tells."""
     most = max(map(abs, integer_range(v.type.dtype))) if is_integer(v.type.dtype) else 1 << 64
-    return min(most, _reach(makers[v], makers)) if v in makers else most
+    return min(most, _magnitude(makers[v], makers)) if v in makers else most
 
 
-def _reach(e: Equation, makers: Makers) -> int:
+def _magnitude(e: Equation, makers: Makers) -> int:
     name, a = e.primitive.name, e.attributes
     if name in ("constant", "full"):
         return int(np.abs(_value(e).astype(np.float64)).max(initial=0))
     if name in _MOVES and is_integer(e.inputs[0].type.dtype):
-        return reach(e.inputs[0], makers)
+        return magnitude(e.inputs[0], makers)
     if name in ("add", "sub"):
-        return sum(reach(v, makers) for v in e.inputs)
+        return sum(magnitude(v, makers) for v in e.inputs)
     if name == "mul":
-        return prod(reach(v, makers) for v in e.inputs)
+        return prod(magnitude(v, makers) for v in e.inputs)
     if name == "reduce_sum":
         sizes = [e.inputs[0].type.shape[i] for i in a["axes"]]
         known = prod(n for n in sizes if isinstance(n, int))
-        return reach(e.inputs[0], makers) * known if all(isinstance(n, int) for n in sizes) else 1 << 64
+        return magnitude(e.inputs[0], makers) * known if all(isinstance(n, int) for n in sizes) else 1 << 64
     terms = _terms(e)
     return 1 << 64 if terms is None else terms
 

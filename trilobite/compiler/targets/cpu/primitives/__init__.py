@@ -25,6 +25,6 @@ FAMILIES = {
 """The module of each family, and the primitives that it defines."""
 
 for _family, _names in FAMILIES.items():
-    table.foresee(f"{__name__}.{_family}", _names.split())
+    table.declare(f"{__name__}.{_family}", _names.split())
 
 __all__ = ["FAMILIES", "table"]

@@ -40,7 +40,7 @@ INSTRUCTION_BYTES = 8
 
 
 @dataclass
-class Foresight:
+class Caches:
     """Per core and record; a list is empty where the machine has no such part."""
 
     fetch: list[list[int]]
@@ -48,9 +48,9 @@ class Foresight:
     missing: list[list[int | None]]
 
 
-def foresee(machine: Machine, trace: Trace) -> Foresight:
+def caches_of(machine: Machine, trace: Trace) -> Caches:
     cores = trace.cores
-    return Foresight(
+    return Caches(
         [_fetches(machine, core) if machine.core.fetch.kib else [] for core in cores],
         [
             _fifo(core.records, machine.core.wram.fifo_tiles) if machine.core.wram.fifo_tiles else []
@@ -68,7 +68,7 @@ def cache_misses(machine: Machine, trace: Trace) -> list[list[int | None]]:
 
 
 def has_parts(machine: Machine) -> bool:
-    """Whether there is anything to foresee."""
+    """Whether a machine has such parts."""
     return bool(machine.core.fetch.kib or machine.core.wram.fifo_tiles or machine.llc.kib)
 
 

@@ -18,7 +18,7 @@ DEAR = 8  # operations of an element from which a pass leaves memory idle
 LEAST = 1 << 18  # bytes of a buffer that does not stay in a cache anyway
 
 
-def fetched(nest: Nest) -> Nest:
+def prefetched(nest: Nest) -> Nest:
     top = nest.body[0] if len(nest.body) == 1 else None
     if not isinstance(top, Loop) or top.kind != "parallel":
         return nest
@@ -28,7 +28,7 @@ def fetched(nest: Nest) -> Nest:
     dear = max(range(len(passes)), key=lambda k: _work(passes[k]))
     if dear == 0 or _work(passes[dear]) < DEAR:
         return nest
-    found = _Ahead(nest, top, passes[dear].var)
+    found = _Prefetch(nest, top, passes[dear].var)
     ahead = [*found.read(passes[0]), *(w for p in passes[dear + 1 :] for w in found.written(p))]
     body = tuple(replace(n, ahead=tuple(ahead)) if n is passes[dear] else n for n in top.body)
     return replace(nest, body=(replace(top, body=body),))
@@ -38,7 +38,7 @@ def _work(node: Loop) -> float:
     return sum(graph_flops(s.body) for s in node.body if isinstance(s, Statement))
 
 
-class _Ahead:
+class _Prefetch:
     """Places of a pass, as the dear one of the same row sees them."""
 
     def __init__(self, nest: Nest, top: Loop, var: str) -> None:
