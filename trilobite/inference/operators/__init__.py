@@ -11,8 +11,9 @@ from trilobite.inference.operators import registry
 
 FAMILIES = (
     "arithmetic activation comparison reduction shaping indexing creation joining product convolution "
-    "pooling normalising conversion quantising attention written_attention recurrent losses spectral resampling "
-    "regions alignment suppression sequences strings ml.trees ml.models ml.features training control"
+    "pooling normalising conversion quantising attention written_attention recurrent losses spectral "
+    "resampling regions alignment suppression sequences strings ml.trees ml.models ml.features training "
+    "control"
 ).split()
 MICROSOFT = tuple(
     f"microsoft.{family}"
