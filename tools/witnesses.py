@@ -82,7 +82,8 @@ class Stage:
             self._try(tests, file, trials(found), log)
             return found
 
-        return self.collected([file], look) or []
+        found = self.collected([file], look) or []
+        return [row for row in found if isinstance(row, dict)]  # where it is not collected: a verdict
 
     def judged(self, file: str, trials: Iterable[Trial], log: Log) -> None:
         """Trials of one file whose tests are known."""

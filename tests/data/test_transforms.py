@@ -328,7 +328,7 @@ class TestColor:
         assert T.ColorJitter(1)(x.astype(np.float64) / 255, rng()).dtype == np.float64
 
     def test_refused(self) -> None:
-        with pytest.raises(ArgumentError, match=r"hue=0.6\)\n  expected: amounts >= 0, hue <= 0.5"):
+        with pytest.raises(ArgumentError, match=r"hue=0.6\)\n  expected: finite amounts >= 0, hue <= 0.5"):
             T.ColorJitter(hue=0.6)
         with pytest.raises(ArgumentError, match="brightness=-1"):
             T.ColorJitter(-1)

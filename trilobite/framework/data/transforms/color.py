@@ -31,8 +31,8 @@ class ColorJitter(Transform):
         self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
     ) -> None:
         self.brightness, self.contrast, self.saturation, self.hue = brightness, contrast, saturation, hue
-        if not min(brightness, contrast, saturation, hue) >= 0 or not hue <= 0.5:
-            raise ArgumentError(f"{self!r}", expected="amounts >= 0, hue <= 0.5")
+        if not all(0 <= a < np.inf for a in (brightness, contrast, saturation, hue)) or not hue <= 0.5:
+            raise ArgumentError(f"{self!r}", expected="finite amounts >= 0, hue <= 0.5")
 
     def __call__(self, x: Any, rng: Generator | None = None) -> Array:
         source, rng = as_image(x, "ColorJitter"), demand(rng, "ColorJitter")
