@@ -7,6 +7,7 @@ loops as they were first written (statements read these, so that steps carry the
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -42,7 +43,7 @@ from trilobite.compiler.targets.cpu.loops.ir import (
     Target,
     loops,
 )
-from trilobite.compiler.targets.cpu.loops.polyhedral import model, shadows
+from trilobite.compiler.targets.cpu.loops.polyhedral import model, search, shadows
 from trilobite.compiler.targets.cpu.loops.polyhedral.relations import Relations
 from trilobite.compiler.targets.cpu.loops.schedule import Schedule
 from trilobite.ir.graph import Equation, Graph, Var
@@ -50,6 +51,14 @@ from trilobite.ir.primitive import table
 from trilobite.ir.types import TensorType
 
 Rng = np.random.Generator
+
+
+@pytest.fixture(autouse=True)
+def _brief_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nests that were tiled before may use up any time that a search is given."""
+    monkeypatch.setattr(search, "SECONDS", 1.0)
+
+
 SCALAR = TensorType((), int32)
 
 
@@ -383,6 +392,19 @@ def test_a_scheduler_is_told_of_every_pair_that_must_stay_in_order(
 def test_nests_that_were_tiled_before_are_tiled_in_bounded_time(seed: int) -> None:
     """Eight loops deep, with minima and quotients for bounds: isl alone did not come back from these."""
     check(seed, native=False)
+
+
+def test_a_search_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the other process itself; the next search has a new one."""
+    nest, jacobi = Maker(np.random.default_rng([17, 1544])).nest(), sc.Schedule(sweeps(3, 5))
+    jacobi.auto_tile(2)
+    before = search._started[0].process
+    with monkeypatch.context() as inside:
+        inside.setattr(search, "SECONDS", 0.02)
+        with pytest.raises(IRError, match=r"no affine order was found[\s\S]*took more than 0\.02 seconds"):
+            Schedule(nest).auto_tile(4, 5)
+    assert before.returncode == -signal.SIGPROF
+    assert str(sc.Schedule(sweeps(3, 5)).auto_tile(2)) == str(jacobi)
 
 
 @pytest.mark.parametrize("seed", [1179, 2676, 8062, 9007, 9220, 10976])

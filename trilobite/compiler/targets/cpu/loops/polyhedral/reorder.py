@@ -19,11 +19,10 @@ from trilobite.compiler.targets.cpu.loops.ir import Loop, Nest
 from trilobite.compiler.targets.cpu.loops.polyhedral.generate import Reader
 from trilobite.compiler.targets.cpu.loops.polyhedral.model import affine, islpy, parts
 from trilobite.compiler.targets.cpu.loops.polyhedral.relations import Relations, written_time
+from trilobite.compiler.targets.cpu.loops.polyhedral.search import NotFound, order_of
 from trilobite.compiler.targets.cpu.loops.polyhedral.shadows import shadow
 
-SEARCH = 30_000  # steps of isl's solver before a search is given up: their numbers grow, more would take long
-WRITING = 4_000_000  # the same of all that comes before and after it
-LARGEST = 4  # by how much a found row may multiply a loop: more means skewing beyond use
+WRITING = 4_000_000  # steps of isl before what comes before and after the search is given up
 
 
 def transformed(nest: Nest, chain: Sequence[Loop], rows: Mapping[str, Index]) -> Nest | Dependence:
@@ -74,12 +73,10 @@ def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
     context = found.context
     context.set_tile_scale_tile_loops(0)
     context.set_tile_shift_point_loops(1)
-    context.set_schedule_whole_component(1)  # joining parts one by one eliminates variables without end
-    context.set_schedule_max_coefficient(LARGEST)
-    _limit(found, WRITING)
+    context.set_max_operations(WRITING)
     try:
         return _tiled(found, sizes)
-    except found.isl.Error as error:
+    except (NotFound, found.isl.Error) as error:
         raise IRError(
             "no affine order was found that carries every dependence",
             where=f"nest {nest.name}",
@@ -88,18 +85,10 @@ def tiled(nest: Nest, sizes: Sequence[int]) -> Nest:
         ) from None
 
 
-def _limit(found: Relations, steps: int) -> None:
-    found.context.reset_operations()
-    found.context.set_max_operations(steps)
-
-
 def _tiled(found: Relations, sizes: Sequence[int]) -> Nest:
-    near = shadow(found.dependences)
-    wanted = found.isl.ScheduleConstraints.on_domain(found.domain)
-    wanted = wanted.set_validity(near).set_proximity(near).set_coincidence(near)
-    _limit(found, SEARCH)
-    order = wanted.compute_schedule()
-    _limit(found, WRITING)
+    pairs = found.dependences
+    text = order_of(str(found.domain), str(shadow(pairs)), str(pairs))
+    order = found.isl.Schedule.read_from_str(found.context, text)
     bands = _Bands(found, sizes)
     bands.collect(order.get_root(), range(len(found.placed)))
     order = order.get_root().map_descendant_bottom_up(bands.tile).get_schedule()
