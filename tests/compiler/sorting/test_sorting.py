@@ -13,6 +13,7 @@ from trilobite.compiler.graph.fuse import fuse
 from trilobite.compiler.targets.cpu.kinds import kinds as every_kind
 from trilobite.compiler.targets.cpu.sorting.candidates import FEW, FEWEST
 from trilobite.compiler.targets.cpu.sorting.lower import lower_root
+from trilobite.compiler.targets.cpu.sorting.rounds import MOST
 from trilobite.compiler.targets.cpu.target import compile_graph
 from trilobite.ir.evaluate import run
 from trilobite.ir.graph import Equation, Graph, Var
@@ -152,6 +153,17 @@ def test_a_few_of_lanes_in_any_order(dtype: Any) -> None:
             check(graph_of("top_k", [type_of(x)], k=k), [x])
             across = np.ascontiguousarray(x.T)
             check(graph_of("top_k", [type_of(across)], k=k, axis=0), [across])
+
+
+@pytest.mark.parametrize("dtype", [dt.int32, dt.int64, dt.uint8, dt.float32, dt.float64], ids=str)
+def test_a_few_one_after_the_other(dtype: Any) -> None:
+    """Around the number of keys up to which all are looked through; most are the lowest number there is."""
+    rng = np.random.default_rng(13)
+    low = np.iinfo(dtype).min if is_integer(dtype) else -np.inf
+    for n in (15, 16, 17, 40, MOST // 3, MOST // 3 + 1):
+        x = np.where(rng.random((4, n)) < [[0.0], [0.02], [0.3], [1.0]], values(rng, (4, n), dtype), low)
+        for k in (1, 3, 4):
+            check(graph_of("top_k", [type_of(x.astype(dtype))], k=k), [x.astype(dtype)])
 
 
 def test_a_few_of_more_than_are_counted() -> None:

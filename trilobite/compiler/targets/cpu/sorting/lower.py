@@ -18,7 +18,7 @@ from trilobite.compiler.program.kernels import Lowering, Operand, Step
 from trilobite.compiler.targets.cpu.contraction.sizes import Product, product
 from trilobite.compiler.targets.cpu.contraction.words import Content, W, Words, contents, forms, read
 from trilobite.compiler.targets.cpu.kernel import NativeKernel
-from trilobite.compiler.targets.cpu.sorting import candidates, counting, lone_bytes, radix
+from trilobite.compiler.targets.cpu.sorting import candidates, counting, lone_bytes, radix, rounds
 from trilobite.compiler.targets.cpu.sorting.keys import (
     MASK,
     compared_bits,
@@ -188,15 +188,20 @@ class _Sorting:
         if not self.form.falling:
             write(*ordered())
             return
-        worth = candidates.is_worth(t, w.n, w.kept)
-        write(*t.either(worth, lambda: [self._first(lanes[0], words, spare)], ordered))
+
+        def first() -> list[Value]:
+            worth = candidates.is_worth(t, w.n, w.kept)
+            return t.either(worth, lambda: [self._first(lanes[0], words, spare)], ordered)
+
+        one_by_one = rounds.is_worth(t, w.n, w.kept)
+        write(*t.either(one_by_one, lambda: [self._one_by_one(lanes[0], words)], first))
 
     @property
     def _of_bytes(self) -> bool:
         return all(key_bytes(dtype) == 1 for dtype in self.form.keys)
 
-    def _first(self, lane: Value, words: Value, spare: Value) -> Value:
-        """Words in order of those that can be wanted."""
+    def _fill(self, lane: Value, keys: Value) -> int:
+        """Signed keys that rise, one after the other; of how many bits."""
         t, w, dtype = self.t, self.w, self.form.keys[0]
         bits = compared_bits(dtype)
 
@@ -204,7 +209,20 @@ class _Sorting:
             value = t.load(dtype, t.address(lane, t.mul(place, w.inner), dtype), together)
             return signed_key(t, value, dtype, falling=False)
 
-        candidates.fill(t, bits, read, w.n, t.icmp("eq", w.inner, 1), spare)
+        candidates.fill(t, bits, read, w.n, t.icmp("eq", w.inner, 1), keys)
+        return bits
+
+    def _one_by_one(self, lane: Value, words: Value) -> Value:
+        """Words in order of those that are wanted."""
+        t, w = self.t, self.w
+        keys = rounds.keys_behind(t, words, w.kept)
+        rounds.emit_rounds(t, self._fill(lane, keys), keys, w.n, w.kept, words)
+        return words
+
+    def _first(self, lane: Value, words: Value, spare: Value) -> Value:
+        """Words in order of those that can be wanted."""
+        t, w = self.t, self.w
+        bits = self._fill(lane, spare)
         n = candidates.emit_candidates(t, bits, spare, w.n, w.kept, words)
         few = t.icmp("sle", n, counting.FEW)
         (order,) = t.either(
