@@ -58,6 +58,25 @@ def test_leaves_are_those_of_the_walk(seed: int, dtype: Any) -> None:
         np.testing.assert_array_equal(forest.leaves(wide), forest.walk(x))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_are_those_of_leaves_tree_after_tree(seed: int) -> None:
+    rng = np.random.default_rng(200 + seed)
+    forest = grown(seed, trees=(1, 7, 8, 9, 33)[seed % 5], features=3, nodes=20)
+    targets = 1 + seed % 3
+    said = rng.standard_normal((len(forest.mode), targets)) * np.exp2(rng.integers(-30, 30, (1, targets)))
+    base = np.append(rng.standard_normal(targets), rng.choice([1.0, 3.0]))
+    for count, dtype in ((0, np.float32), (1, np.float64), (8, np.float32), (13, np.float64)):
+        x = samples(300 + seed, count, 3, dtype)
+        total = np.zeros((count, targets))
+        for leaves in forest.walk(x).T:
+            total = total + said[leaves]
+        for result in (np.float32, np.float64):
+            expected = (total / base[-1] + base[:-1]).astype(result)
+            np.testing.assert_array_equal(forest.sums(x, said, base, result), expected)
+    with pytest.raises(ArgumentError, match="samples in 3 dimensions"):
+        forest.sums(np.zeros((1, 3, 3), np.float32), said, base, np.float32)
+
+
 def test_a_chain_is_walked_to_its_end() -> None:
     n = 300
     inner = np.arange(n)

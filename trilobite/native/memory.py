@@ -72,6 +72,22 @@ def give_back() -> None:
         trim(0)
 
 
+_DATA = object.__basicsize__  # where NumPy's arrays keep the address of their elements
+
+
+def _data_word(array: np.ndarray[Any, Any]) -> int:
+    return ctypes.c_ssize_t.from_address(id(array) + _DATA).value
+
+
+_PROBE = np.zeros(1)
+_HAS_DATA_WORD = _data_word(_PROBE) == _PROBE.ctypes.data
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Where its elements begin. `array.ctypes` takes eight times as long."""
+    return _data_word(array) if _HAS_DATA_WORD else int(array.ctypes.data)
+
+
 def zeros(shape: int | Sequence[int], dtype: Any = np.float32) -> np.ndarray[Any, np.dtype[Any]]:
     """The same, filled with zeros."""
     array = empty(shape, dtype)

@@ -7,9 +7,8 @@ compiled graphs can express do not come here.
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
-
-import numpy as np
 
 from trilobite.native.cache import kernels
 
@@ -25,5 +24,4 @@ class HostKernel:
 
     def __call__(self, words: Sequence[int], units: int) -> None:
         """Arguments are numbers and addresses of arrays that the caller holds."""
-        arguments = np.array(words, np.int64)
-        self._function(arguments.ctypes.data, 0, units, None)
+        self._function(struct.pack(f"{len(words)}q", *words), 0, units, None)

@@ -27,8 +27,8 @@ class Control:
 
     def __init__(self, node: Node, around: Program) -> None:
         self.node, self.constants = node, around.constants
-        self.reads = [n for n in node.reads() if n not in around.constants]
-        self.makes = [n for n in node.outputs if n]
+        self.reads = tuple(n for n in node.reads() if n not in around.constants)
+        self.makes = tuple(n for n in node.outputs if n)
         self.around = around
 
     def body(self, graph: Graph) -> Program:

@@ -167,12 +167,13 @@ class Host:
     def __init__(self, pair: Pair, constants: Mapping[str, Known]) -> None:
         self.node, self.row = pair
         self.constants = constants
-        self.reads = [n for n in self.node.reads() if n not in constants]
-        self.makes = [n for n in self.node.outputs if n]
+        self.reads = tuple(n for n in self.node.reads() if n not in constants)
+        self.makes = tuple(n for n in self.node.outputs if n)
+        self._operands = self.node.reads_in_order()
         self.narrows = makes_foreign(self.node)
 
     def run(self, values: Values) -> Sequence[Any]:
-        operands = [self._operand(n, values) for n in self.node.reads_in_order()]
+        operands = [self._operand(n, values) for n in self._operands]
         if not self.row.host and (self.narrows or any(map(is_foreign, operands))):
             results = on_codes(self.node, self.row, operands)
         else:

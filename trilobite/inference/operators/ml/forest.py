@@ -1,43 +1,47 @@
-"""Decision trees as one table, and the walk of samples down all of them, as native code.
+"""Decision trees as one table, and the walk of samples down all of them.
 
-Enters: columns of nodes. Leaves: the leaf of each sample in each tree. `walk` is the meaning, in NumPy, one
-level of all trees a round; `leaves` is the same tree by tree, eight samples side by side, and asks `walk` for
-what native code does not know: tests for membership and splits at NaN.
+Enters: columns of nodes. Leaves: the leaf of each sample in each tree, or what the leaves say, summed. `walk`
+is the meaning, in NumPy, one level of all trees a round; `leaves` and `sums` are native (`descent`), and ask
+`walk` for what native code does not know: tests for membership and splits at NaN.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from trilobite.base.errors import ArgumentError, FileError
 from trilobite.base.records import dataclass
-from trilobite.inference.operators.native import HostKernel
-from trilobite.native.host import features
-from trilobite.native.llvm.text import Text, Value
+from trilobite.inference.operators.ml.descent import (
+    EQUAL,
+    GREATER,
+    LESS,
+    ROW,
+    UNORDERED,
+    leaves_of,
+    sums_of,
+)
+from trilobite.native.memory import address
 
 Array = np.ndarray[Any, Any]
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 MEMBER, LEAF = MODES.index("BRANCH_MEMBER"), len(MODES)
-_LESS, _EQUAL, _GREATER, _UNORDERED = 1, 2, 4, 8
 _HOLDS = np.array(  # by mode: the orders that it asks for
     [
-        _LESS | _EQUAL,
-        _LESS,
-        _GREATER | _EQUAL,
-        _GREATER,
-        _EQUAL,
-        _LESS | _GREATER | _UNORDERED,
+        LESS | EQUAL,
+        LESS,
+        GREATER | EQUAL,
+        GREATER,
+        EQUAL,
+        LESS | GREATER | UNORDERED,
         0,
         0,
     ],
     np.int32,
 )
-_ROW = np.dtype([("split", "f8"), ("feature", "i4"), ("yes", "i4"), ("no", "i4"), ("holds", "i4")])
-_SAMPLES = 8  # side by side: a step down waits for the one before
 
 
 @dataclass
@@ -81,33 +85,51 @@ class Forest:
 
     def leaves(self, x: Array) -> Array:
         """(samples, trees): the row of the leaf that each sample ends in."""
-        if self._low < 0 or x.shape[1] <= self._high:
-            raise ArgumentError(
-                f"samples of {x.shape[1]} features", expected=f"more than {self._high}, which trees look at"
-            )
-        if self._rows is None:
+        self._check(x)
+        if self._tables is None:
             return self.walk(x)
         x = np.ascontiguousarray(x)
-        out = np.empty((len(x), len(self.roots)), np.int32)
-        words = [x.ctypes.data, len(x), x.shape[1], self._rows.ctypes.data, self._roots.ctypes.data,
-                 self.depths.ctypes.data, len(self.roots), out.ctypes.data]  # fmt: skip
-        _descent("double" if x.dtype == np.float64 else "float")(words, len(self.roots))
+        out, trees = np.empty((len(x), len(self.roots)), np.int32), len(self.roots)
+        leaves_of(x.dtype)((address(x), *x.shape, *self._places, trees, address(out)), trees)
         return out
 
-    @cached_property
-    def _roots(self) -> Array:
-        return np.ascontiguousarray(self.roots, np.int64)
+    def sums(self, x: Array, said: Array, base: Array, dtype: Any) -> Array:
+        """(samples, targets): what the leaves reached say (a row of `said` each), tree after tree; divided by
+        the last of `base`, to which the others are then added.
+        """
+        self._check(x)
+        targets = said.shape[1]
+        if self._tables is None:
+            total = np.zeros((len(x), targets))
+            for leaves in self.walk(x).T:
+                total += said[leaves]
+            return (total / base[-1] + base[:-1]).astype(dtype)
+        x = np.ascontiguousarray(x)
+        out, room = np.empty((len(x), targets), dtype), np.empty((len(x), targets))
+        arrays, leaves = (address(x), address(out), address(room)), (address(said), targets, address(base))
+        sums_of(x.dtype, dtype)((*arrays, *x.shape, *self._places, len(self.roots), *leaves), 1)
+        return out
+
+    def _check(self, x: Array) -> None:
+        if self._low < 0 or x.ndim != 2 or x.shape[1] <= self._high:
+            given = f"samples of {x.shape[1]} features" if x.ndim == 2 else f"samples in {x.ndim} dimensions"
+            raise ArgumentError(given, expected=f"more than {self._high}, which trees look at")
 
     @cached_property
-    def _rows(self) -> Array | None:
-        """The table as native code reads it, if it can."""
+    def _tables(self) -> tuple[Array, Array, Array] | None:
+        """Nodes, roots and depths as native code reads them, if it can."""
         if self.members or np.isnan(self.split).any():
             return None
-        rows = np.zeros(len(self.mode), _ROW)
+        rows = np.zeros(len(self.mode), ROW)
         rows["split"], rows["yes"], rows["no"] = self.split, self.yes, self.no
         rows["feature"] = np.where(self.mode == LEAF, 0, self.feature)
-        rows["holds"] = _HOLDS[self.mode] | np.where(self.missing_is_yes, _UNORDERED, 0)
-        return rows
+        rows["holds"] = _HOLDS[self.mode] | np.where(self.missing_is_yes, UNORDERED, 0)
+        return rows, np.ascontiguousarray(self.roots, np.int64), self.depths
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        """Where the tables are."""
+        return tuple(address(table) for table in self._tables or ())
 
     def walk(self, x: Array) -> Array:
         """The meaning of `leaves`."""
@@ -126,57 +148,3 @@ class Forest:
             here = at == row
             out[here] = np.isin(value[here], members)
         return out | (np.isnan(value) & self.missing_is_yes[at])
-
-
-@lru_cache(maxsize=2)
-def _descent(element: str) -> HostKernel:
-    return HostKernel(_text(element), 1)
-
-
-def _text(element: str) -> str:
-    """For trees begin to end: all samples, some at a time, down as many levels as the tree has."""
-    t = Text(features())
-    x, samples, width, rows, roots, depths, trees, out = (
-        t.argument(i, "ptr" if i in (0, 3, 4, 5, 7) else "i64") for i in range(8)
-    )
-    size = 8 if element == "double" else 4
-    whole = t.mul(t.sdiv(samples, _SAMPLES), _SAMPLES)
-    with t.loop(t.begin, t.end, name="tree") as tree:
-        root = t.load_type("i64", t.address(roots, t.mul(tree.index, 8)))
-        depth = t.load_type("i64", t.address(depths, t.mul(tree.index, 8)))
-
-        def descend(first: Value, count: int) -> None:
-            starts = [t.address(x, t.mul(t.mul(t.add(first, i), width), size)) for i in range(count)]
-            with t.loop(0, depth, carried=[root] * count, name="level") as level:
-                steps = [
-                    lambda s=s, at=at: _step(t, s, at) for s, at in zip(starts, level.values, strict=True)
-                ]
-                level.next(*t.side_by_side(steps))
-            for i, at in enumerate(level.results):
-                place = t.add(t.mul(t.add(first, i), trees), tree.index)
-                t.store_type(t.convert("trunc", at, "i32"), t.address(out, t.mul(place, 4)))
-
-        def _step(t: Text, start: Value, at: Value) -> Value:
-            row = t.address(rows, t.mul(at, _ROW.itemsize))
-
-            def word(name: str) -> Value:
-                assert _ROW.fields is not None
-                found = t.load_type("i32", t.address(row, _ROW.fields[name][1]))
-                return t.convert("sext", found, "i64")
-
-            value = t.load_type(element, t.address(start, t.mul(word("feature"), size)))
-            value = value if element == "double" else t.convert("fpext", value, "double")
-            split = t.load_type("double", row)
-            order = t.select(
-                t.fcmp("ogt", value, split), t.constant("i64", _GREATER), t.constant("i64", _UNORDERED)
-            )
-            order = t.select(t.fcmp("oeq", value, split), t.constant("i64", _EQUAL), order)
-            order = t.select(t.fcmp("olt", value, split), t.constant("i64", _LESS), order)
-            holds = t.icmp("ne", t.and_(word("holds"), order), 0)
-            return t.select(holds, word("yes"), word("no"))
-
-        with t.loop(0, whole, _SAMPLES, name="samples") as some:
-            descend(some.index, _SAMPLES)
-        with t.loop(whole, samples, name="sample") as one:
-            descend(one.index, 1)
-    return t.module()

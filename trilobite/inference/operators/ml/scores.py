@@ -62,10 +62,12 @@ def of_two(score: Array, how: str) -> Array:
     return np.concatenate([1 - second, second], axis=1)
 
 
-def label_array(labels: Sequence[Any]) -> Array:
+def label_array(labels: Sequence[Any] | Array) -> Array:
+    if isinstance(labels, np.ndarray):
+        return labels
     return texts(labels) if isinstance(labels[0], str) else np.asarray(labels, np.int64)
 
 
-def labelled(scores: Array, labels: Sequence[Any], how: str) -> tuple[Array, Array]:
+def labelled(scores: Array, labels: Sequence[Any] | Array, how: str) -> tuple[Array, Array]:
     """The label of the best score of each row, and the scores transformed: a transform may give NaN."""
     return label_array(labels)[np.argmax(scores, axis=1)], transformed(scores, how)

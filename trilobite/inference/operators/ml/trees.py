@@ -12,7 +12,7 @@ import numpy as np
 from trilobite.base.records import dataclass
 from trilobite.inference.model import Node
 from trilobite.inference.operators.ml.forest import LEAF, MEMBER, MODES, Forest
-from trilobite.inference.operators.ml.scores import labelled, transformed
+from trilobite.inference.operators.ml.scores import label_array, labelled, transformed
 from trilobite.inference.operators.registry import operator
 
 Array = np.ndarray[Any, Any]
@@ -25,23 +25,28 @@ class Ensemble:
     forest: Forest
     weights: Array
     voting: Array
+    base: Array  # a number for each target
+    how: str
 
     def __post_init__(self) -> None:
         self.voted = np.flatnonzero(self.voting.any(axis=1))  # targets that some leaf speaks of
+        self._said = np.ascontiguousarray(self.weights.T, np.float64)
+        divisor = len(self.forest.roots) if self.how == "AVERAGE" else 1
+        base = np.broadcast_to(self.base if self.base.size else 0.0, (len(self.weights),))
+        self._base = np.append(base.astype(np.float64), float(divisor))
 
-    def scores(self, x: Array, how: str) -> Array:
+    def scores(self, x: Array, dtype: Any) -> Array:
         """(samples, targets): what the leaves reached say, joined over the trees."""
+        if self.how not in ("MIN", "MAX"):
+            return self.forest.sums(x, self._said, self._base, dtype)
         leaves = self.forest.leaves(x)
-        return np.stack([self._joined(leaves, target, how) for target in range(len(self.weights))], axis=1)
+        joined = np.stack([self._farthest(leaves, target) for target in range(len(self.weights))], axis=1)
+        return (joined + self._base[:-1]).astype(dtype)
 
-    def _joined(self, leaves: Array, target: int, how: str) -> Array:
-        votes = self.weights[target].take(leaves)
-        if how in ("MIN", "MAX"):
-            function, edge = (np.min, np.inf) if how == "MIN" else (np.max, -np.inf)
-            voting = self.voting[target].take(leaves)
-            return np.where(voting.any(axis=1), function(np.where(voting, votes, edge), axis=1), 0.0)
-        total = votes.sum(axis=1)
-        return total / votes.shape[1] if how == "AVERAGE" else total
+    def _farthest(self, leaves: Array, target: int) -> Array:
+        function, edge = (np.min, np.inf) if self.how == "MIN" else (np.max, -np.inf)
+        votes, voting = self.weights[target].take(leaves), self.voting[target].take(leaves)
+        return np.where(voting.any(axis=1), function(np.where(voting, votes, edge), axis=1), 0.0)
 
 
 def _given(node: Node, name: str) -> Array:
@@ -50,7 +55,7 @@ def _given(node: Node, name: str) -> Array:
     return np.asarray(node.attribute(name) or () if tensor is None else tensor)
 
 
-def _old_ensemble(node: Node, kind: str, count: int) -> Ensemble:
+def _old_ensemble(node: Node, kind: str, count: int, base: Array, how: str) -> Ensemble:
     """The layout before version 5: nodes named by tree and number."""
     trees, ids = node.attributes["nodes_treeids"], node.attributes["nodes_nodeids"]
     row = {key: i for i, key in enumerate(zip(trees, ids, strict=True))}
@@ -75,46 +80,49 @@ def _old_ensemble(node: Node, kind: str, count: int) -> Ensemble:
     for tree, number, target, weight in given:
         weights[target, row[tree, number]] += weight
         voting[target, row[tree, number]] = True
-    return Ensemble(forest, weights, voting)
+    return Ensemble(forest, weights, voting, base, how)
 
 
 def _regressor(node: Node) -> Ensemble:
-    return _old_ensemble(node, "target", node.attribute("n_targets", 1))
+    how = node.attribute("aggregate_function", "SUM")
+    return _old_ensemble(node, "target", node.attribute("n_targets", 1), _given(node, "base_values"), how)
 
 
-def _classifier(node: Node) -> Ensemble:
-    return _old_ensemble(node, "class", len(_labels(node)))
+class _Classes:
+    """An ensemble whose targets are classes. Where leaves speak of one of two alone, its score is that of
+    the second class.
+    """
 
-
-def _labels(node: Node) -> Any:
-    return node.attribute("classlabels_int64s") or node.attribute("classlabels_strings") or (0, 1)
+    def __init__(self, node: Node) -> None:
+        labels = node.attribute("classlabels_int64s") or node.attribute("classlabels_strings") or (0, 1)
+        base = _given(node, "base_values")
+        base = base if base.size in (0, len(labels)) else np.resize(base, len(labels))
+        self.ensemble = _old_ensemble(node, "class", len(labels), base, "SUM")
+        voted = self.ensemble.voted
+        self.positive = voted[0] if len(voted) == 1 and len(labels) <= 2 else None
+        self.labels = label_array(
+            (0, labels[0]) if self.positive is not None and len(labels) == 1 else labels
+        )
 
 
 def _real(x: Array) -> Array:
-    return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+    return x if x.dtype.char in "fd" else x.astype(np.float32)
 
 
 @operator("TreeEnsembleRegressor", domain="ai.onnx.ml", host=True, gives="numbers")
 def tree_ensemble_regressor(node: Node, x: Array) -> Array:
-    out = node.prepared(_regressor).scores(_real(x), node.attribute("aggregate_function", "SUM"))
-    base = _given(node, "base_values")
-    out = out + base if base.size else out
-    return transformed(out.astype(np.float32), node.attribute("post_transform", "NONE"))
+    out = node.prepared(_regressor).scores(_real(x), np.float32)
+    return transformed(out, node.attribute("post_transform", "NONE"))
 
 
 @operator("TreeEnsembleClassifier", domain="ai.onnx.ml", host=True)
 def tree_ensemble_classifier(node: Node, x: Array) -> tuple[Array, Array]:
-    labels, post = _labels(node), node.attribute("post_transform", "NONE")
-    ensemble = node.prepared(_classifier)
-    scores = ensemble.scores(_real(x), "SUM")
-    base = _given(node, "base_values")
-    if base.size:
-        scores = scores + (base if base.size == scores.shape[1] else np.resize(base, scores.shape[1]))
-    if len(ensemble.voted) == 1 and len(labels) <= 2:
-        positive = scores[:, ensemble.voted[0]]
-        scores = np.stack([1 - positive if post in ("NONE", "PROBIT") else -positive, positive], axis=1)
-        labels = labels if len(labels) == 2 else (0, labels[0])
-    return labelled(scores.astype(np.float32), labels, post)
+    found, post = node.prepared(_Classes), node.attribute("post_transform", "NONE")
+    if found.positive is None:
+        return labelled(found.ensemble.scores(_real(x), np.float32), found.labels, post)
+    positive = found.ensemble.scores(_real(x), np.float64)[:, found.positive]
+    both = np.stack([1 - positive if post in ("NONE", "PROBIT") else -positive, positive], axis=1)
+    return labelled(both.astype(np.float32), found.labels, post)
 
 
 def _ensemble(node: Node) -> Ensemble:
@@ -143,15 +151,15 @@ def _ensemble(node: Node) -> Ensemble:
     voting = np.zeros(weights.shape, bool)
     places = np.asarray(node.attributes["leaf_targetids"]), np.arange(inner, rows)
     weights[places], voting[places] = leaf_weights, True
-    return Ensemble(forest, weights, voting)
+    how = ("AVERAGE", "SUM", "MIN", "MAX")[node.attribute("aggregate_function", 1)]
+    return Ensemble(forest, weights, voting, np.zeros(0), how)
 
 
 @operator("TreeEnsemble", domain="ai.onnx.ml", since=5, host=True, gives="numbers")
 def tree_ensemble(node: Node, x: Array) -> Array:
-    how = ("AVERAGE", "SUM", "MIN", "MAX")[node.attribute("aggregate_function", 1)]
-    out = node.prepared(_ensemble).scores(_real(x), how)
+    out = node.prepared(_ensemble).scores(_real(x), np.float64 if x.dtype == np.float64 else np.float32)
     post = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[node.attribute("post_transform", 0)]
-    return transformed(out.astype(x.dtype), post)
+    return transformed(out.astype(x.dtype, copy=False), post)
 
 
 def _members(node: Node, modes: Array) -> dict[int, Array]:
