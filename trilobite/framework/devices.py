@@ -28,7 +28,7 @@ class device(str):
 
     @property
     def type(self) -> str:
-        return self.partition(":")[0]
+        return str(self).partition(":")[0]  # a string that has no colon would be this device itself
 
     @property
     def index(self) -> int | None:  # type: ignore[override]  # PyTorch's name; nobody searches in a device
@@ -55,7 +55,8 @@ def check_device(name: Any) -> None:
     """Only the CPU has memory for tensors."""
     if name in (None, "cpu", "cpu:0"):
         return
+    shown = f"cuda:{name}" if type(name) is int else str(name)
     raise DeviceError(
-        f"there is no device {str(name)!r}", where=user_location(), expected="'cpu'",
+        f"there is no device {shown!r}", where=user_location(), expected="'cpu'",
         remedy="choose where compiled code runs with tb.jit(f, target=...)",
     )  # fmt: skip
