@@ -285,6 +285,12 @@ CASES: dict[str, tuple[str, list[np.ndarray | None], int, dict[str, Any]]] = {
         1,
         {"opset": 11, "axis": 1},
     ),
+    "q softmax flat, no axis": (
+        "QLinearSoftmax",
+        [np.arange(24, dtype=np.uint8).reshape(3, 2, 4) * np.uint8(9), s(0.05), z(128), s(1 / 255), z(0)],
+        1,
+        {"opset": 11},
+    ),
     "q average last": (
         "QLinearAveragePool",
         [u8(1, 4, 4, 3), s(0.05), z(128), s(0.06), z(120)],

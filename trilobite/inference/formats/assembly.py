@@ -30,6 +30,7 @@ class Assembly:
         self.outputs: list[Any] = []
         self.weights: dict[str, Any] = {} if outer is None else outer.weights
         self._taken: set[str] = set() if outer is None else outer._taken
+        self._kept: set[str] = set() if outer is None else outer._kept
         self._shared: dict[tuple[Any, ...], str] = {} if outer is None else outer._shared
         self.refusals: list[str] = [] if outer is None else outer.refusals
 
@@ -44,6 +45,18 @@ class Assembly:
         self._taken.add(name)
         return name
 
+    def keep(self, *names: str) -> None:
+        """Names that are free for inputs and outputs alone: weights and values give way."""
+        free = set(names) - self._taken
+        self._kept |= free
+        self._taken |= free
+
+    def _outside(self, name: str) -> str:
+        if name in self._kept:
+            self._kept.discard(name)
+            return name
+        return self.fresh(name)
+
     def node(self, op: str, *inputs: str, **attrs: Any) -> str:
         return self.many(op, inputs, 1, **attrs)[0]
 
@@ -54,7 +67,7 @@ class Assembly:
 
     def rename(self, name: str, wanted: str) -> str:
         """A copy under a name of its own."""
-        found = self.fresh(wanted)
+        found = self._outside(wanted)
         self.nodes.append(self._onnx.helper.make_node("Identity", [name], [found]))
         return found
 
@@ -87,7 +100,7 @@ class Assembly:
         return self._onnx.helper.make_tensor_value_info(name, self.type(dtype), shape)
 
     def add_input(self, name: str, dtype: Any, shape: Sequence[Size] | None) -> str:
-        found = self.fresh(name)
+        found = self._outside(name)
         self.inputs.append(self.info(found, dtype, shape))
         return found
 

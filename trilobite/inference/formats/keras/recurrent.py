@@ -56,7 +56,10 @@ def _run(c: Call, kind: str, weights: Sequence[Array], direction: str) -> str:
     more: dict[str, Any] = {"hidden_size": units, "direction": direction}
     if kind == "GRU":
         more["linear_before_reset"] = int(bool(c.get("reset_after", True)))
-    w, r = (a.constant(_turned(v, gates)[None], hint=str(c.get("name"))) for v in (kernel, state))
+    w, r = (
+        a.constant(_turned(v, gates)[None], hint=f"{c.get('name')}.{role}")
+        for v, role in ((kernel, "kernel"), (state, "recurrent_kernel"))
+    )
     y = a.many(op, [x, w, r, a.constant(_bias(c, bias, gates, units)[None])], 1, **more)[0]
     return a.node("Squeeze", y, a.ints(1))
 

@@ -34,9 +34,14 @@ class Converter:
     """A graph on its way into an assembly."""
 
     def __init__(
-        self, nodes: Sequence[Node], a: Assembly, where: str, constants: Mapping[str, Any] | None = None
+        self,
+        nodes: Sequence[Node],
+        a: Assembly,
+        where: str,
+        constants: Mapping[str, Any] | None = None,
+        weights: Mapping[str, Any] | None = None,
     ) -> None:
-        self.constants = constants or {}
+        self.constants, self.weights = constants or {}, weights or {}
         self.nodes, self.a, self.where, self.layers = nodes, a, where, Layers(a)
         self.values: dict[tuple[str, int], Tensor] = {}
         self.dtypes: dict[tuple[str, int], Any] = {}
@@ -83,9 +88,16 @@ class Converter:
         return np.dtype(DTYPES[code])
 
     def list_of(self, n: Node, name: str) -> list[int]:
-        m = n.attributes.get(name)
-        inner = m.message(1) if m is not None else None
+        inner = self._list(n, name)
         return inner.integers(3) if inner is not None else []
+
+    def texts_of(self, n: Node, name: str) -> list[str]:
+        inner = self._list(n, name)
+        return inner.texts(2) if inner is not None else []
+
+    def _list(self, n: Node, name: str) -> Message | None:
+        m = n.attributes.get(name)
+        return m.message(1) if m is not None else None
 
     def run(self, rules: dict[str, Rule]) -> None:
         for n in self.nodes:
@@ -121,13 +133,7 @@ class Converter:
 
     def _source(self, n: Node) -> Tensor | None:
         if n.op == "Const":
-            m = n.attributes.get("value")
-            inner = m.message(8) if m is not None else None
-            array = tensor(inner, f"{self.where}, node {shown(n.name)}") if inner is not None else None
-            if array is None:
-                return None  # a string: for assertions, which are dropped
-            self.dtypes[n.name, 0] = array.dtype
-            return self.layers.known(array, n.name)
+            return self._constant(n)
         if n.op in ("NoOp", "Assert"):
             return None
         if n.name in self.constants:
@@ -144,6 +150,18 @@ class Converter:
         self.dtypes[n.name, 0] = dtype
         name = self.a.add_input(n.name, dtype, sizes)
         return self.layers.made(name, None if sizes is None else len(sizes))
+
+    def _constant(self, n: Node) -> Tensor | None:
+        """Of the node itself, or under its name among the weights that stand beside the graph."""
+        array = self.weights.get(n.name)
+        if array is None:
+            m = n.attributes.get("value")
+            inner = m.message(8) if m is not None else None
+            array = tensor(inner, f"{self.where}, node {shown(n.name)}") if inner is not None else None
+        if array is None:
+            return None  # a string: for assertions, which are dropped
+        self.dtypes[n.name, 0] = array.dtype
+        return self.layers.known(array, n.name)
 
 
 def _last_nodes(nodes: Sequence[Node]) -> list[str]:
@@ -174,9 +192,22 @@ def convert(
     """A frozen GraphDef as an ONNX ModelProto; `outputs`: names of nodes, if the last ones are not meant;
     `constants`: placeholders that are fixed for good, such as `training`.
     """
+    nodes, where = read(path)
+    return from_nodes(nodes, where, "TensorFlow", outputs, constants)
+
+
+def from_nodes(
+    nodes: Sequence[Node],
+    where: str,
+    maker: str,
+    outputs: Sequence[str] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Any] | None = None,
+) -> Any:
+    """`weights`: arrays by the names of constants that do not hold their numbers themselves."""
+    from trilobite.inference.formats.tensorflow.fused import FUSED
     from trilobite.inference.formats.tensorflow.rules import RULES
 
-    nodes, where = read(path)
     a = Assembly("graph")
     wanted = list(outputs) if outputs is not None else _last_nodes(nodes)
     known = {n.name for n in nodes}
@@ -188,9 +219,10 @@ def convert(
             expected="names of nodes",
             remedy="pass outputs=[...]",
         )
-    c = Converter(_needed(nodes, wanted), a, where, constants)
+    a.keep(*wanted)
+    c = Converter(_needed(nodes, wanted), a, where, constants, weights)
     try:
-        c.run(RULES)
+        c.run({**RULES, **FUSED})
         if not a.refusals:
             for text in wanted:
                 name, _, number = text.partition(":")
@@ -211,4 +243,4 @@ def convert(
             expected="shapes and attributes that belong to each other",
             remedy="the file is corrupt; freeze it again",
         ) from error
-    return a.model(where, "trilobite from TensorFlow")
+    return a.model(where, f"trilobite from {maker}")

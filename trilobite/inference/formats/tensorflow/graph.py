@@ -6,6 +6,7 @@ Does not know what operations mean.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -25,6 +26,8 @@ _LISTS: dict[int, tuple[int, Any]] = {
     1: (5, np.float32), 2: (6, np.float64), 3: (7, None), 4: (7, None), 5: (7, None), 6: (7, None),
     9: (10, None), 10: (11, None), 17: (7, None), 22: (16, None), 23: (17, None),
 }  # fmt: skip
+
+_LOOPS = ("NextIteration", "RefNextIteration")
 
 
 class Node(NamedTuple):
@@ -50,26 +53,38 @@ def read(path: Any) -> tuple[list[Node], str]:
         ) from error
     if not nodes or any(not n.op for n in nodes.values()):
         raise corrupt("the file holds nodes without operations", where, "a frozen GraphDef")
-    return _ordered(nodes, where), where
+    return ordered(nodes, where), where
 
 
 def _node(m: Message) -> Node:
-    inputs = []
-    for text in m.texts(3):
-        if not text.startswith("^"):
-            name, _, number = text.partition(":")
-            inputs.append((name, int(number) if number.isdecimal() else 0))
     attributes = {}
     for entry in m.messages(5):
         value = entry.message(2)
         if value is not None:
             attributes[entry.text(1)] = value
-    after = tuple(t[1:] for t in m.texts(3) if t.startswith("^"))
-    return Node(m.text(1), m.text(2), inputs, attributes, after)
+    return made(m.text(1), m.text(2), m.texts(3), attributes)
 
 
-def _ordered(nodes: dict[str, Node], where: str) -> list[Node]:
+def made(name: str, op: str, read: Sequence[str], attributes: dict[str, Message]) -> Node:
+    """`read`: names as files have them, `name:1` for a second result, `^name` for what only comes before."""
+    inputs = []
+    for text in read:
+        if not text.startswith("^"):
+            source, _, number = text.partition(":")
+            inputs.append((source, int(number) if number.isdecimal() else 0))
+    after = tuple(t[1:] for t in read if t.startswith("^"))
+    return Node(name, op, inputs, attributes, after)
+
+
+def ordered(nodes: dict[str, Node], where: str) -> list[Node]:
     """Each node behind those that it reads."""
+    if any(n.op in _LOOPS for n in nodes.values()):
+        raise outside(
+            "the graph has a loop",
+            where,
+            "convert what stands around it, or the body alone",
+            "no NextIteration",
+        )
     done: dict[str, bool] = {}  # False: begun
     out: list[Node] = []
     inputs_first = sorted(nodes, key=lambda name: not nodes[name].op.startswith("Placeholder"))

@@ -13,6 +13,18 @@ from trilobite.inference.formats.channels_last import Layers, Tensor
 from trilobite.inference.formats.tensor_ops import Unknown, static
 from trilobite.inference.formats.tensorflow.convert import Converter, Rule
 from trilobite.inference.formats.tensorflow.graph import Node
+from trilobite.inference.formats.tensorflow.windows import (
+    back,
+    batch_norm,
+    bias,
+    conv,
+    conv_transposed,
+    depthwise,
+    image,
+    lrn,
+    pool,
+    resize,
+)
 
 
 def _unary(op: str, **attrs: Any) -> Rule:
@@ -31,134 +43,10 @@ def _same(c: Converter, n: Node) -> Tensor:
     return c.x(n, 0)
 
 
-# -- windows: the graph says where its channels stand --------------------------------------------------------
-
-
-def _is_first(c: Converter, n: Node) -> bool:
-    form = c.text(n, "data_format", "NHWC")
-    if form not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
-        raise Unknown(f"{n.op} with data format {form}")
-    return form.startswith("NC")
-
-
-def _image(c: Converter, n: Node, k: int = 0, rank: int = 4) -> Tensor:
-    """An input as a channels-last tensor, whatever the graph's own order is."""
-    t = c.x(n, k)
-    return Tensor(first=c.layers.last(t), rank=rank) if _is_first(c, n) else t
-
-
-def _back(c: Converter, n: Node, t: Tensor) -> Tensor:
-    """In the graph's own order."""
-    if not _is_first(c, n):
-        return t
-    return c.layers.made(c.layers.first(t), t.rank)
-
-
-def _spatial(c: Converter, n: Node, name: str, rank: int = 4) -> list[int]:
-    found = c.list_of(n, name) or [1] * rank
-    if len(found) != rank:
-        raise Unknown(f"{n.op} with {name} {found}")
-    return found[2:] if _is_first(c, n) else found[1:-1]
-
-
-def _padding(c: Converter, n: Node) -> Any:
-    kind = c.text(n, "padding", "VALID")
-    if kind == "EXPLICIT":
-        pads = np.array(c.list_of(n, "explicit_paddings")).reshape(-1, 2)
-        return (pads[2:] if _is_first(c, n) else pads[1:-1]).tolist()
-    return kind
-
-
-def _conv(c: Converter, n: Node) -> Tensor:
-    weight = static(c.x(n, 1), "a kernel")
-    rank = weight.ndim
-    order = (rank - 1, rank - 2, *range(rank - 2))
-    x = _image(c, n, 0, rank)
-    groups = 1
-    t = c.layers.conv(
-        x, c.a.constant(weight.transpose(order), hint=n.name), "", weight.shape[:-2],
-        strides=_spatial(c, n, "strides", rank), dilations=_spatial(c, n, "dilations", rank),
-        padding=_padding(c, n), groups=groups,
-    )  # fmt: skip
-    return _back(c, n, t)
-
-
-def _depthwise(c: Converter, n: Node) -> Tensor:
-    w = static(c.x(n, 1), "a kernel")
-    height, width, channels, each = w.shape
-    weight = w.transpose(2, 3, 0, 1).reshape(channels * each, 1, height, width)
-    t = c.layers.conv(
-        _image(c, n), c.a.constant(weight, hint=n.name), "", (height, width),
-        strides=_spatial(c, n, "strides"), dilations=_spatial(c, n, "dilations"), padding=_padding(c, n),
-        groups=channels,
-    )  # fmt: skip
-    return _back(c, n, t)
-
-
-def _conv_transposed(c: Converter, n: Node) -> Tensor:
-    """Inputs: the shape of the result, the kernel (*space, channels out, channels in), x."""
-    w = static(c.x(n, 1), "a kernel")
-    sizes, rank = c.x(n, 0), w.ndim
-    order = (rank - 1, rank - 2, *range(rank - 2))
-    space = None
-    if sizes.array is not None:
-        space = [int(d) for d in (sizes.array[2:] if _is_first(c, n) else sizes.array[1:-1])]
-    t = c.layers.conv_transposed(
-        _image(c, n, 2, rank), c.a.constant(w.transpose(order), hint=n.name), "", w.shape[:-2],
-        strides=_spatial(c, n, "strides", rank), padding=_padding(c, n), space=space,
-    )  # fmt: skip
-    return _back(c, n, t)
-
-
-def _pool(op: str) -> Rule:
-    def rule(c: Converter, n: Node) -> Tensor:
-        rank = 5 if n.op.endswith("3D") else 4
-        size, strides = _spatial(c, n, "ksize", rank), _spatial(c, n, "strides", rank)
-        return _back(c, n, c.layers.pool(op, _image(c, n, 0, rank), size, strides, _padding(c, n)))
-
-    return rule
-
-
-def _bias(c: Converter, n: Node) -> Tensor:
-    x, bias = c.x(n, 0), c.x(n, 1)
-    if _is_first(c, n) and x.rank is not None and x.rank > 2:
-        shape = (-1, *[1] * (x.rank - 2))
-        bias = c.layers.known(static(bias, "a bias").reshape(shape))
-    return c.layers.pointwise("Add", x, bias)
-
-
-def _batch_norm(c: Converter, n: Node) -> list[Tensor]:
-    if c.flag(n, "is_training", True):
-        raise Unknown(f"{n.op} in training")
-    x = _image(c, n)
-    names = [c.layers.last(c.x(n, k)) for k in (1, 2, 3, 4)]
-    out = c.a.node("BatchNormalization", c.layers.first(x), *names, epsilon=c.number(n, "epsilon", 1e-4))
-    return [_back(c, n, c.layers.made_first(out, 4)), *(c.x(n, k) for k in (3, 4))]
-
-
-def _lrn(c: Converter, n: Node) -> Tensor:
-    numbers = [c.number(n, name, d) for name, d in (("bias", 1.0), ("alpha", 1.0), ("beta", 0.5))]
-    return ops.local_response(c.layers, c.x(n, 0), c.integer(n, "depth_radius", 5), *numbers)
-
-
-def _resize(mode: str) -> Rule:
-    def rule(c: Converter, n: Node) -> Tensor:
-        size = ops.as_int64(c.layers, c.x(n, 1))
-        return c.layers.resize(
-            c.x(n, 0),
-            size,
-            mode,
-            align_corners=c.flag(n, "align_corners"),
-            half_pixel=c.flag(n, "half_pixel_centers"),
-        )
-
-    return rule
-
-
 # -- products ------------------------------------------------------------------------------------------------
 
 
-def _matmul(c: Converter, n: Node) -> Tensor:
+def matmul(c: Converter, n: Node) -> Tensor:
     names = ("transpose_a", "transpose_b") if n.op == "MatMul" else ("adj_x", "adj_y")
     x, y = c.x(n, 0), c.x(n, 1)
     if n.op == "MatMul":
@@ -223,7 +111,7 @@ def _blocks(of: Any) -> Rule:
 
 
 def _depth(of: Callable[[Layers, Tensor, int], Tensor]) -> Rule:
-    return lambda c, n: _back(c, n, of(c.layers, _image(c, n), c.integer(n, "block_size")))
+    return lambda c, n: back(c, n, of(c.layers, image(c, n), c.integer(n, "block_size")))
 
 
 def _reduce(op: str) -> Rule:
@@ -348,7 +236,8 @@ RULES: dict[str, Rule] = {
     **_rows(
         "Relu:Relu Elu:Elu Selu:Selu Sigmoid:Sigmoid Tanh:Tanh Softplus:Softplus Softsign:Softsign Abs:Abs "
         "Neg:Neg Sqrt:Sqrt Exp:Exp Log:Log Sin:Sin Cos:Cos Erf:Erf Ceil:Ceil Floor:Floor Rint:Round "
-        "Round:Round Sign:Sign LogicalNot:Not Reciprocal:Reciprocal Inv:Reciprocal IsNan:IsNaN",
+        "Round:Round Sign:Sign LogicalNot:Not Reciprocal:Reciprocal Inv:Reciprocal IsNan:IsNaN IsInf:IsInf "
+        "Tan:Tan Asin:Asin Acos:Acos Atan:Atan Sinh:Sinh Cosh:Cosh Asinh:Asinh Acosh:Acosh Atanh:Atanh",
         _unary,
     ),
     **_rows(
@@ -361,22 +250,22 @@ RULES: dict[str, Rule] = {
         "Mean:ReduceMean Sum:ReduceSum Max:ReduceMax Min:ReduceMin Prod:ReduceProd All:all Any:any", _reduce
     ),
     **_rows("ArgMax:ArgMax ArgMin:ArgMin", _arg),
-    **_rows("MaxPool:MaxPool AvgPool:AveragePool MaxPool3D:MaxPool AvgPool3D:AveragePool", _pool),
+    **_rows("MaxPool:MaxPool AvgPool:AveragePool MaxPool3D:MaxPool AvgPool3D:AveragePool", pool),
     **_rows("Relu6:relu6 Softmax:softmax LogSoftmax:log_softmax", _activation),
-    **_rows("ResizeBilinear:linear ResizeNearestNeighbor:nearest", _resize),
-    **dict.fromkeys(("Conv2D", "Conv3D"), _conv),
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matmul),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
+    **_rows("ResizeBilinear:linear ResizeNearestNeighbor:nearest", resize),
+    **dict.fromkeys(("Conv2D", "Conv3D"), conv),
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), matmul),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), batch_norm),
     **dict.fromkeys(("Concat", "ConcatV2"), _concat),
     **dict.fromkeys(("Gather", "GatherV2", "ResourceGather"), _gather),
     **dict.fromkeys(("Pad", "PadV2"), _pad),
     **dict.fromkeys(("Select", "SelectV2"), _select),
-    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _conv_transposed),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), conv_transposed),
     "Switch": _switch,
     "Merge": _merge,
-    "DepthwiseConv2dNative": _depthwise,
-    "BiasAdd": _bias,
-    "LRN": _lrn,
+    "DepthwiseConv2dNative": depthwise,
+    "BiasAdd": bias,
+    "LRN": lrn,
     "LeakyRelu": lambda c, n: c.layers.unary("LeakyRelu", c.x(n, 0), alpha=c.number(n, "alpha", 0.2)),
     "Rsqrt": lambda c, n: c.layers.unary("Reciprocal", c.layers.unary("Sqrt", c.x(n, 0))),
     "Square": lambda c, n: c.layers.pointwise("Mul", c.x(n, 0), c.x(n, 0)),

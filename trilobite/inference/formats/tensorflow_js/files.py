@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from trilobite.framework.checkpoint.arrays import checked_bytes
 from trilobite.framework.checkpoint.refusal import corrupt, shown
 from trilobite.framework.checkpoint.sources import Source, open_inside
 from trilobite.inference.formats.mapped import Array, mapped, outside
+from trilobite.inference.formats.tensorflow_js import graph
 
 _DTYPES: dict[str, Any] = {
     "float32": np.float32, "int32": np.int32, "uint8": np.uint8, "uint16": np.uint16, "int8": np.int8,
@@ -29,6 +30,7 @@ class Entry(NamedTuple):
     stop: int
     shape: tuple[int, ...]
     stored: np.dtype[Any]
+    dtype: np.dtype[Any]
     scale: float | None  # of numbers that were quantised
     low: float
 
@@ -49,8 +51,9 @@ class Shards(Mapping[str, Array]):
             )
         found: Array = np.frombuffer(raw[e.start : e.stop], e.stored).reshape(e.shape)
         if e.scale is not None:
-            return (found.astype(np.float32) * np.float32(e.scale) + np.float32(e.low)).astype(np.float32)
-        return found.astype(np.float32) if e.stored == np.float16 else found
+            wide = found.astype(np.float64) * e.scale + e.low
+            return (np.floor(wide + 0.5) if e.dtype.kind in "iu" else wide).astype(e.dtype)
+        return found.astype(e.dtype)
 
     def _bytes(self, group: int) -> memoryview:
         if group not in self._read:
@@ -100,10 +103,12 @@ def _entry(w: Any, group: int, at: int, where: str) -> Entry:
     kind = str((q or w).get("dtype"))
     if kind not in _DTYPES:
         raise outside(f"an array of {kind}", place, "save it with another dtype", ", ".join(_DTYPES))
-    dtype = np.dtype(_DTYPES[kind])
-    size = checked_bytes(shape, dtype.itemsize, place)
+    stored = np.dtype(_DTYPES[kind])
+    size = checked_bytes(shape, stored.itemsize, place)
     scale = float(q["scale"]) if q and "scale" in q else None
-    return Entry(group, at, at + size, shape, dtype, scale, float(q.get("min", 0.0)) if q else 0.0)
+    whole = q is not None and w.get("dtype") == "int32"
+    dtype = np.dtype(np.int32 if whole else np.float32) if q or kind == "float16" else stored
+    return Entry(group, at, at + size, shape, stored, dtype, scale, float(q.get("min", 0.0)) if q else 0.0)
 
 
 def _manifest(text: Any, path: Any, where: str) -> Shards:
@@ -136,20 +141,28 @@ class _Stored:
         return self._shards[self._name]
 
 
-def convert(path: Any) -> Any:
-    """A layers-model as an ONNX ModelProto."""
+def convert(
+    path: Any, outputs: Sequence[str] | None = None, constants: Mapping[str, Any] | None = None
+) -> Any:
+    """A layers-model or a graph-model as an ONNX ModelProto; of the latter, `outputs` and `constants` say
+    what they say of TensorFlow's graphs.
+    """
     from trilobite.inference.formats.keras.archive import Saved
     from trilobite.inference.formats.keras.convert import from_saved
 
     text, where = _text(path)
     topology = text.get("modelTopology") if isinstance(text, dict) else None
+    if isinstance(topology, dict) and "node" in topology:
+        return graph.convert(text, _manifest(text, path, where), where, outputs, constants)
     config = topology.get("model_config", topology) if isinstance(topology, dict) else None
     if not isinstance(config, dict) or "class_name" not in config:
         raise outside(
-            "the file holds no layers-model",
+            "the file holds neither a layers-model nor a graph-model",
             where,
-            "convert a graph-model with its own tools, or read its weights",
+            "read its weights, if it is a manifest of these alone",
         )
+    if outputs is not None or constants is not None:
+        raise outside("outputs of a layers-model are its own", where, "leave out outputs= and constants=")
     shards = _manifest(text, path, where)
     by_layer: dict[str, dict[str, Any]] = {}
     for name in shards:

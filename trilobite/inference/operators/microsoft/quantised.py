@@ -59,7 +59,8 @@ def qlinear_unary(
     elif node.attribute("opset", 13) >= 13:
         out = tb.softmax(x, node.attribute("axis", -1))
     else:
-        out = tb.reshape(tb.softmax(tb.flatten(x, node.attribute("axis", 1) % x.ndim, -1), -1), x.shape)
+        axis = node.attribute("axis", -1) % x.ndim  # not 1, as that version of Softmax has it
+        out = tb.reshape(tb.softmax(tb.flatten(x, axis, -1), -1), x.shape)
     return grid(out, scale, zero, q)
 
 
