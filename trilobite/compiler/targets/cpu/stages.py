@@ -12,6 +12,7 @@ from trilobite.compiler.graph.regions import on_every_graph
 from trilobite.compiler.graph.rewrite import Counters
 from trilobite.compiler.targets.cpu.passes.grow_joins import grow_joins
 from trilobite.compiler.targets.cpu.passes.layout import layout
+from trilobite.compiler.targets.cpu.passes.merge_phases import merge_phases
 from trilobite.compiler.targets.cpu.passes.prepack import prepack
 from trilobite.compiler.targets.cpu.passes.round_single import round_single
 from trilobite.compiler.targets.cpu.passes.slice_batch import Caches, slice_batch
@@ -59,6 +60,11 @@ def _grow_joins(g: Graph, o: Options, c: Counters) -> Graph:
     return on_every_graph(g, lambda h: grow_joins(h, c))
 
 
+def _layout(g: Graph, o: Options, c: Counters) -> Graph:
+    """Transposed convolutions to few channels are merged first: how a convolution lies depends on it."""
+    return layout(merge_phases(g, c), accuracy=o.accuracy, stable=o.stable, counters=c)
+
+
 _INLINE, *_OTHERS = PASSES
 
 STAGES: tuple[tuple[str, Pass], ...] = tuple(
@@ -71,7 +77,7 @@ STAGES: tuple[tuple[str, Pass], ...] = tuple(
         *_OTHERS,
         Pass(
             "layout",
-            lambda g, o, c: layout(g, accuracy=o.accuracy, stable=o.stable, counters=c),
+            _layout,
             "convolutions and what is between them, channels last",
         ),
         Pass("prepack", _prepack, "weights that stay are packed for products once"),
