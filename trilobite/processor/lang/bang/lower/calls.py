@@ -170,9 +170,11 @@ def _library(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
     if name in ("puts", "putchar"):
         return _put(f, i, name)
     rule = library_rule(name)
-    if rule is not None and not isinstance(i.type, Void | Vector):
-        return (rule(f, [f.one(arg) for arg in i.args]),)
-    return _bodiless(f, i, name)
+    gives_none = isinstance(i.type, Void)  # sincos writes both where it is told
+    if rule is None or isinstance(i.type, Vector) or (gives_none and not name.startswith("sincos")):
+        return _bodiless(f, i, name)
+    made = rule(f, [f.one(arg) for arg in i.args])
+    return f.dummy(i.type) if gives_none else (made,)
 
 
 def _bodiless(f: FunctionLowering, i: Instruction, name: str) -> Lowered:
