@@ -235,3 +235,66 @@ def test_a_list_takes_the_extents_of_a_shape() -> None:
     sizes += shape
     assert type(sizes) is list and sizes == [1, 2, 3]
     assert type((1, *()) + shape) is type(shape) and (1,) + shape == (1, 2, 3)
+
+
+# -- masks, old orders, names of classes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (3, 1), (4,), (1, 1), ()])
+def test_masks_are_repeated(shape: tuple[int, ...]) -> None:
+    mask = np.random.default_rng(4).random(shape) < 0.5
+    for jitted in (False, True):
+        x = tb.tensor(X, requires_grad=True)
+
+        def run(x: tb.Tensor = x) -> tb.Tensor:
+            y = x * 2
+            y.masked_fill_(tb.tensor(mask), -1.0)
+            y.sum().backward()
+            return y
+
+        y = (tb.jit(run) if jitted else run)()
+        np.testing.assert_array_equal(y.detach().numpy(), np.where(mask, np.float32(-1), 2 * X))
+        np.testing.assert_array_equal(x.grad.numpy(), np.broadcast_to(np.where(mask, 0.0, 2.0), X.shape))
+
+
+def test_a_mask_of_the_last_axes_is_not_one_of_the_first() -> None:
+    scores = tb.zeros(3, 3, 3, 3)
+    scores.masked_fill_(tb.ones(3, 3).triu(1).bool(), -1.0)
+    assert scores[2, 0].tolist() == [[0, -1, -1], [0, 0, -1], [0, 0, 0]]
+
+
+def test_factors_before_operands() -> None:
+    """PyTorch's old order, also with factors that are tensors."""
+    a, b = (np.random.default_rng(i).random((3, 3)) + 0.5 for i in range(2))
+    two, half = tb.tensor(2.0, dtype=tb.float64), tb.tensor(0.5)
+    wanted = {
+        "add_": ((two, a), a + 2 * a), "sub_": ((two, b), a - 2 * b),
+        "addcmul_": ((two, a, b), a + 2 * a * b), "addcdiv_": ((-0.5, a, b), a - 0.5 * a / b),
+        "addmm_": ((1, -2, a, b.T), a - 2 * a @ b.T), "addbmm_": ((two, a[None], b[None]), 2 * a + a @ b),
+        "addmv_": ((half, two, a, b[0]), 0.5 * a[0] + 2 * a @ b[0]),
+        "addr_": ((0.5, a[0], b[0]), 0.5 * a + np.outer(a[0], b[0])),
+    }  # fmt: skip
+    for name, (args, found) in wanted.items():
+        x = tb.tensor(a[0] if name == "addmv_" else a)
+        getattr(x, name)(*(tb.tensor(v) if isinstance(v, np.ndarray) else v for v in args))
+        np.testing.assert_allclose(x.numpy(), found, rtol=1e-6, err_msg=name)
+
+
+def test_types_by_the_names_that_tensors_give() -> None:
+    for dtype in (tb.float64, tb.float16, tb.int64, tb.bool):
+        name = tb.zeros(2, dtype=dtype).type()
+        assert (
+            tb.ones(2).type(name).dtype == dtype
+            and tb.ones(2).type(name.replace("trilobite", "torch")).dtype == dtype
+        )
+    with pytest.raises(tb.errors.DTypeError):
+        tb.ones(2).type("torch.cuda.FloatTensor")
+
+
+def test_gradients_are_asked_for_where_nothing_is_followed() -> None:
+    x = tb.tensor(X, requires_grad=True)
+    (x**3).sum().backward(create_graph=True)
+    with tb.no_grad():
+        (second,) = tb.autograd.grad([x.grad], [x], grad_outputs=[tb.ones(3, 4)])
+    np.testing.assert_allclose(second.numpy(), 6 * X, rtol=1e-6)
+    assert not second.requires_grad

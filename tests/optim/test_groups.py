@@ -50,10 +50,34 @@ def test_assigning_writes_into_the_number_that_is_there() -> None:
     group = optimizer.param_groups[0]
     rate = group["lr"]
     group["lr"] = 0.3
-    assert group["lr"] is rate and rate.item() == 0.3
+    assert group["lr"].item() == 0.3 and rate.item() == 0.1
     group["lr"] = rate * 2.0
-    assert rate.item() == 0.6
+    assert group["lr"].item() == 0.2 and group.live("lr").item() == 0.2
+    group["lr"] *= 0.5
+    assert group["lr"].item() == rate.item() == 0.1
     assert rate.dtype == tb.float64 and rate.shape == ()
+
+
+def test_what_was_read_stays() -> None:
+    """Rates are noted for a plot, and put back after a step without them."""
+    optimizer = optim.Adam([leaf(1.0)], lr=0.4)
+    group, schedule, seen = optimizer.param_groups[0], optim.StepLR(optimizer, 1, 0.5), []
+    for _ in range(3):
+        seen.append(group["lr"])
+        schedule.step()
+    assert [float(r) for r in seen] == [0.4, 0.2, 0.1]
+    before, copied, first = dict(group), {**group}, {k: v for k, v in group.items() if k != "params"}
+    betas = group["betas"]
+    group["lr"], group["betas"] = 0.0, (0.1, 0.2)
+    assert float(before["lr"]) == float(copied["lr"]) == float(first["lr"]) == 0.05
+    assert [float(b) for b in betas] == [0.9, 0.999]
+    group["lr"] = before["lr"]
+    assert float(group["lr"]) == 0.05
+    with pytest.raises(tb.errors.StateError, match="group would not see it"):
+        group["lr"].mul_(2.0)
+    stored = group["lr"]
+    stored += 1.0
+    assert stored.item() == 1.05 and group["lr"].item() == 0.05
 
 
 def test_a_tensor_given_as_rate_is_shared() -> None:

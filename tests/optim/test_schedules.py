@@ -272,9 +272,10 @@ def test_an_optimiser_restored_first_keeps_its_base() -> None:
     other = make()
     other.load_state_dict(optimizer.state_dict())
     again = optim.ExponentialLR(other, 0.5)
-    assert again.get_last_lr() == pytest.approx(list(BASES)), (
-        "the base is the first rate, not the present one"
-    )
+    assert again.base_lrs == pytest.approx(list(BASES)), "the base is the first rate, not the present one"
+    assert again.get_last_lr() == pytest.approx([0.5 * b for b in BASES]), "the rate that was restored stays"
+    again.step()
+    assert again.get_last_lr() == pytest.approx([0.25 * b for b in BASES])
 
 
 # ---- plateau ----

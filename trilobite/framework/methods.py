@@ -61,19 +61,25 @@ def _reflected(public: Callable[..., Any]) -> Callable[..., Any]:
 def _in_place(name: str, public: Callable[..., Any]) -> Callable[..., Any]:
     from trilobite.framework.ops.inplace import assign
 
-    factor = _FACTORS.get(name)
+    operands, factors = _FACTORS.get(name, (0, ()))
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         since = moment()
-        if factor is not None and len(args) > 1 and not isinstance(args[0], Tensor):
-            args, kwargs = args[1:], {**kwargs, factor: args[0]}
+        if factors and 0 < (before := len(args) - operands) <= len(factors):
+            args, kwargs = args[before:], {**kwargs, **dict(zip(factors, args[:before], strict=False))}
         return assign(self, public(self, *args, **kwargs), name, since)
 
     return method
 
 
-_FACTORS = {"add_": "alpha", "sub_": "alpha", "subtract_": "alpha", "addcmul_": "value", "addcdiv_": "value"}
-"""PyTorch's old order, which optimisers still use: `x.add_(0.1, y)`, `x.addcmul_(0.1, y, z)`."""
+_PRODUCT = (2, ("beta", "alpha"))
+_FACTORS = {
+    **dict.fromkeys(("add_", "sub_", "subtract_"), (1, ("alpha",))),
+    **dict.fromkeys(("addcmul_", "addcdiv_"), (2, ("value",))),
+    **dict.fromkeys(("addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_"), _PRODUCT),
+}
+"""How many operands a method has, and its factors, which PyTorch's old order puts before them: sources still
+write `x.add_(0.1, y)`, `x.addcmul_(0.1, y, z)`, `x.addmm_(1, -2, y, z)`."""
 
 
 def _in_place_operator(name: str, public: Callable[..., Any]) -> Callable[..., Any]:

@@ -218,7 +218,10 @@ _CLASSES = {
 
 
 def _of_class(dtype: Any) -> Any:
-    """A dtype, also by one of PyTorch's tensor classes."""
+    """A dtype, also by one of PyTorch's tensor classes or by the name of one, as `x.type()` gives it."""
+    if isinstance(dtype, str) and dtype.startswith(("trilobite.", "torch.")):
+        name = dtype.partition(".")[2]
+        dtype = TENSOR_CLASSES.get(name, name)
     return getattr(dtype, "tensor_dtype", dtype)
 
 

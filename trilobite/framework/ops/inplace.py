@@ -13,6 +13,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops.conversion import to_array
 from trilobite.framework.ops.indexing import setitem
 from trilobite.framework.ops.meeting import astype, broadcast_to
+from trilobite.framework.ops.pointwise import truth
 from trilobite.framework.ops.registry import method
 from trilobite.framework.ops.taking import index_add, scatter, scatter_add
 from trilobite.framework.tensor import Tensor, wrap
@@ -116,8 +117,9 @@ def detach_(x: Tensor) -> Tensor:
 
 @method("masked_fill_")
 def masked_fill_(x: Tensor, mask: Any, value: Any) -> Tensor:
-    """One value where the mask is true."""
-    setitem(x, mask, value)
+    """One value where the mask is true; the mask is repeated to the tensor's shape."""
+    mask = truth(_read(mask))
+    setitem(x, wrap(mask if mask.shape == x.shape else broadcast_to(mask, x.shape)), value)
     return x
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
+from trilobite.framework.optim import rates
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.schedule import Number, Schedule, whole
 from trilobite.framework.optim.schedules import where
@@ -56,7 +57,7 @@ class SequentialLR(Schedule):
         out = self.schedulers[0].others(t, group)
         for s, m in zip(self.schedulers[1:], self.milestones, strict=True):
             for name, value in s.others(t - m, group).items():
-                before = out.get(name, self.optimizer.param_groups[group][name])
+                before = out.get(name, rates.number(self.optimizer.param_groups[group], name))
                 out[name] = where(t >= m, value, before)
         return out
 

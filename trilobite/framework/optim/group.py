@@ -1,8 +1,9 @@
 """A parameter group: which tensors, and by which numbers they are updated.
 
 Numbers (learning rate, momentum, ...) are 0-d float64 tensors, so that a jitted step sees them change:
-assigning to `group["lr"]` writes into the tensor that is there. A number that was absent when the group
-was made (a weight decay of 0, say) has no term in the update, and switches (bools and names) decide its
+assigning to `group["lr"]` writes into the tensor that is there, and reading it gives the number as it is
+then (`live` gives the tensor; one that the user gave comes back itself). A number that was absent when the
+group was made (a weight decay of 0, say) has no term in the update, and switches (bools and names) decide its
 form: assigning to those makes another form, and recordings of the step record anew. Other names are the
 user's own.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,6 +25,7 @@ from trilobite.framework.change_counter import count_change
 from trilobite.framework.jit import refuse_during_recording
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import to_array
+from trilobite.framework.optim.reading import reading
 from trilobite.framework.optim.step_hooks import CountedList
 from trilobite.framework.tensor import Tensor, wrap
 
@@ -85,9 +87,28 @@ class Group(dict[str, Any]):
     ) -> None:
         super().__init__(params=CountedList(params), **switches)
         absent, self.pairs = set(optional), dict(pairs or {})
+        self.shared = {name for name, given in numbers.items() if isinstance(given, Tensor)}
         for name, given in numbers.items():
             there = isinstance(given, Tensor) or name not in absent or given != 0
             super().__setitem__(name, number(name, given) if there else 0.0)
+
+    def __getitem__(self, name: str) -> Any:
+        """What is there now; of a number, what it is now."""
+        found = super().__getitem__(name)
+        return reading(found) if isinstance(found, Tensor) and name not in self.shared else found
+
+    def live(self, name: str) -> Any:
+        """A number's own tensor, which assignments write; what is no number, as it is."""
+        return dict.get(self, name)
+
+    def __iter__(self) -> Iterator[str]:  # a dict of a group, dict(group), reads each entry
+        return super().__iter__()
+
+    def items(self) -> Any:
+        return ItemsView(self)
+
+    def values(self) -> Any:
+        return ValuesView(self)
 
     def __missing__(self, name: str) -> Any:
         """PyTorch's `group["betas"]`, of the numbers that it stands for."""
@@ -102,7 +123,7 @@ class Group(dict[str, Any]):
         return self[name] if name in self else default  # noqa: SIM401  this is what `get` means here
 
     def __setitem__(self, name: str, value: Any) -> None:
-        current = self.get(name)
+        current = self.live(name)
         if name in self.pairs:
             for part, given in zip(self.pairs[name], value, strict=True):
                 self[part] = given
@@ -121,7 +142,7 @@ class Group(dict[str, Any]):
     def _reform(self, name: str, value: Any) -> None:
         """Another form of the update: refused as a whole if it makes no sense."""
         refuse_during_recording(f"{name} of a parameter group is changed")
-        before = dict(self)
+        before = super().copy()
         if name == "params":
             value = CountedList(check_parameters("a parameter group", value))
         elif type(before.get(name)) is float or name == "initial_lr":
@@ -149,7 +170,7 @@ class Group(dict[str, Any]):
         """A further number, kept and saved with the group; the one that is there if there is one."""
         if name not in self:
             super().__setitem__(name, number(name, given))
-        found: Tensor = self[name]
+        found: Tensor = self.live(name)
         return found
 
     def update(self, *given: Any, **named: Any) -> None:
@@ -162,14 +183,14 @@ class Group(dict[str, Any]):
         return self[name]
 
     def numbers(self) -> dict[str, Tensor]:
-        return {name: value for name, value in self.items() if isinstance(value, Tensor)}
+        return {name: value for name, value in super().items() if isinstance(value, Tensor)}
 
     def has(self, name: str) -> bool:
         """Is there such a number, that is, a term of the update that it stands in?"""
-        return isinstance(self.get(name), Tensor)
+        return isinstance(self.live(name), Tensor)
 
     def switches(self) -> dict[str, Any]:
-        return {k: v for k, v in self.items() if k != "params" and not isinstance(v, Tensor)}
+        return {k: v for k, v in super().items() if k != "params" and not isinstance(v, Tensor)}
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise StateError(
@@ -181,16 +202,19 @@ class Group(dict[str, Any]):
     __delitem__ = pop = popitem = clear = __ior__ = _refuse
 
     def __reduce__(self) -> Any:
-        return _restored, (dict(self), self.pairs)
+        return _restored, (super().copy(), self.pairs, self.shared)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Group:
-        return _restored({k: copy.deepcopy(v, memo) for k, v in self.items()}, self.pairs)
+        entries = {k: copy.deepcopy(v, memo) for k, v in super().items()}
+        return _restored(entries, self.pairs, self.shared)
 
 
-def _restored(entries: dict[str, Any], pairs: dict[str, tuple[str, ...]]) -> Group:
+def _restored(
+    entries: dict[str, Any], pairs: dict[str, tuple[str, ...]], shared: Iterable[str] = ()
+) -> Group:
     """A group with these entries as they are."""
     out = Group.__new__(Group)
-    out.pairs = pairs
+    out.pairs, out.shared = pairs, set(shared)
     for name, value in entries.items():
         dict.__setitem__(out, name, value)
     return out

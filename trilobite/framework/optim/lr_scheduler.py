@@ -33,10 +33,11 @@ LRScheduler = _LRScheduler = Schedule
 class MultiplicativeLR(Schedule):
     """The rate times fn(1)·fn(2)·...·fn(t). Eager only: the product is carried in Python."""
 
+    chains = resumes = True
+
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
-        last_epoch: int = -1,
-    ) -> None:  # fmt: skip
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]
+    ) -> None:
         self.functions = per_group("MultiplicativeLR", "lr_lambda", lr_lambda, optimizer)
         super().__init__(optimizer)
 
@@ -68,7 +69,6 @@ class CyclicLR(Schedule):
         cycle_momentum: bool = True,
         base_momentum: float | Sequence[float] = 0.8,
         max_momentum: float | Sequence[float] = 0.9,
-        last_epoch: int = -1,
     ) -> None:
         one_of("CyclicLR", "mode", mode, ("triangular", "triangular2", "exp_range"))
         one_of("CyclicLR", "scale_mode", scale_mode, ("cycle", "iterations"))

@@ -192,7 +192,7 @@ class Optimizer(StepHooks, Guarded):
     @staticmethod
     def read(group: Group, name: str) -> Value:
         """A number of the group, in float64; 0 where it is absent."""
-        found = group[name]
+        found = group.live(name)
         return cast(found._read(), float64) if isinstance(found, Tensor) else ZERO
 
     def update(

@@ -13,6 +13,7 @@ from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import to_array
+from trilobite.framework.optim import rates
 from trilobite.framework.optim.arithmetic import add, cast, maximum, mul, select, sub
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.schedule import Schedule, per_group, whole
@@ -60,7 +61,7 @@ class ReduceLROnPlateau(Schedule):
         self.bad_steps, self.resting = wrap(np.zeros((), int64)), wrap(np.zeros((), int64))
         super().__init__(optimizer)
 
-    def _write(self) -> None:
+    def _write(self, epoch: Any = None) -> None:
         """Making one leaves the rates as they are."""
 
     def step(self, metric: Any = None) -> None:
@@ -85,10 +86,10 @@ class ReduceLROnPlateau(Schedule):
         resting = select(rests, sub(resting, _ONE), resting)
         reduces = table["gt"](bad, np.asarray(self.patience, int64))
         for group, floor in zip(self.optimizer.param_groups, self.floors, strict=True):
-            old = cast(group["lr"]._read(), float64)
+            old = rates.current(group)._read()
             new = maximum(mul(old, np.asarray(self.factor)), np.asarray(floor))
             worth = table["gt"](sub(old, new), np.asarray(self.eps))
-            group["lr"] = wrap(select(table["and"](reduces, worth), new, old))
+            rates.assign(group, "lr", wrap(select(table["and"](reduces, worth), new, old)))
         cells.write(self.best._cell, select(better, metric, best))
         cells.write(self.bad_steps._cell, select(reduces, _ZERO, bad))
         cells.write(self.resting._cell, select(reduces, np.asarray(self.cooldown, int64), resting))

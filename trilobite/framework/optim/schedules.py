@@ -11,6 +11,7 @@ from trilobite.base.dtypes import float64
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.framework.ops.creation import to_array
+from trilobite.framework.optim import rates
 from trilobite.framework.optim.arithmetic import cast
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.schedule import Number, Schedule, per_group, whole
@@ -66,6 +67,8 @@ class LambdaLR(Schedule):
 class StepLR(Schedule):
     """base · gamma^⌊t / step_size⌋"""
 
+    chains = True
+
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
         self.step_size, self.gamma = whole("StepLR", "step_size", step_size), float(gamma)
         super().__init__(optimizer)
@@ -76,6 +79,8 @@ class StepLR(Schedule):
 
 class MultiStepLR(Schedule):
     """base · gamma^(how many milestones are reached)"""
+
+    chains = True
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
         self.milestones = sorted(whole("MultiStepLR", "a milestone", m, 0) for m in milestones)
@@ -92,6 +97,8 @@ class MultiStepLR(Schedule):
 class ConstantLR(Schedule):
     """base · factor for `total_iters` steps, then base."""
 
+    chains = True
+
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5) -> None:
         self.factor, self.total = float(factor), whole("ConstantLR", "total_iters", total_iters, 0)
         super().__init__(optimizer)
@@ -104,6 +111,8 @@ class LinearLR(Schedule):
     """Linear warm-up: from base · start_factor to base · end_factor in `total_iters` steps, and there it
     stays.
     """
+
+    chains = resumes = True
 
     def __init__(
         self,
@@ -124,6 +133,8 @@ class LinearLR(Schedule):
 class ExponentialLR(Schedule):
     """base · gamma^t"""
 
+    chains = resumes = True
+
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         self.gamma = float(gamma)
         super().__init__(optimizer)
@@ -135,6 +146,8 @@ class ExponentialLR(Schedule):
 class PolynomialLR(Schedule):
     """base · (1 − t / total_iters)^power, and 0 from total_iters on."""
 
+    chains = resumes = True
+
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
         self.total, self.power = whole("PolynomialLR", "total_iters", total_iters), float(power)
         super().__init__(optimizer)
@@ -145,6 +158,8 @@ class PolynomialLR(Schedule):
 
 class CosineAnnealingLR(Schedule):
     """Half a cosine from base down to eta_min in T_max steps; then up again, and so on."""
+
+    chains = resumes = True
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         self.period, self.floor = whole("CosineAnnealingLR", "T_max", T_max), float(eta_min)
@@ -267,7 +282,7 @@ class OneCycleLR(Schedule):
 def momentum_name(owner: str, group: Any) -> str:
     """What a group calls the number that runs against its rate."""
     for name in ("beta1", "momentum"):
-        if group.has(name):
+        if rates.has(group, name):
             return name
     raise ArgumentError(
         f"{owner}(cycle_momentum=True) with an optimiser that has no momentum",

@@ -88,7 +88,8 @@ def _heard(x: Tensor, row: list[Any]) -> Any:
             expected="inputs with requires_grad=True, from which the outputs were computed",
             remedy="x.requires_grad_() before the forward pass",
         )
-    return x.register_hook(row.append)
+    with enable_grad():  # as a constant, a leaf has no place on the tape
+        return x.register_hook(row.append)
 
 
 def _walk(outs: list[Tensor], seeds: list[Any], retain: bool | None, again: bool) -> None:
