@@ -281,10 +281,10 @@ def test_what_else_a_schedule_sets_begins_at_its_milestone() -> None:
 
 def test_a_schedule_tells_itself() -> None:
     schedule = sched.StepLR(sgd(0.25), 2, 0.5, last_epoch=5)
-    assert schedule.last_epoch == 5 and schedule.base_lrs == [0.25]
-    assert repr(schedule) == "StepLR(step 5, lr 0.0625)"
-    assert sched.StepLR(sgd(0.25), 2, 0.5, last_epoch=0).last_epoch == 0
-    assert sched.StepLR(sgd(0.25), 2, 0.5, last_epoch=1).last_epoch == 1
+    assert schedule.last_epoch == 6 and schedule.base_lrs == [0.25], "as in PyTorch: step 6 comes after 5"
+    assert repr(schedule) == "StepLR(step 6, lr 0.125)"
+    assert sched.StepLR(sgd(0.25), 2, 0.5, last_epoch=0).last_epoch == 1
+    assert sched.StepLR(sgd(0.25), 2, 0.5, last_epoch=-1).last_epoch == 0
     with pytest.raises(StateError, match="count"):
         schedule.load_state_dict({})
 
