@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from trilobite.processor.isa.formats import Format
@@ -141,9 +142,8 @@ class Op:
         if not mapping:
             return
         operands = self.operands
-        for place, value in enumerate(operands):
-            if value in mapping:
-                operands[place] = mapping[value]
+        if not mapping.keys().isdisjoint(operands):
+            operands[:] = [mapping.get(value, value) for value in operands]
         for target in self.targets:
             if target.args:
                 target.args = [mapping.get(value, value) for value in target.args]
@@ -260,8 +260,7 @@ class Function:
         return made
 
     def ops(self) -> Iterator[Op]:
-        for block in self.blocks:
-            yield from block.ops
+        return chain.from_iterable(block.ops for block in self.blocks)
 
     def add_variable(self, name: str, kind: Type, scope: str = "", location: Location = NOWHERE) -> Variable:
         made = Variable(name, kind, scope or self.name, location)

@@ -83,14 +83,15 @@ def place(
     wanted = list(buffers)
     offsets = {buffer: buffer.offset for buffer in wanted if buffer.offset is not None}
     fixed = frozenset(offsets)
+    kept = {buffer for buffer in fixed if not buffer.handed}  # whose places are nobody else's
     sizes: dict[str, int] = {}
     for space in SPACES:
         mine = [buffer for buffer in wanted if buffer.space == space]
         turn = {buffer: number for number, buffer in enumerate(mine)}
         placed = sorted((offsets[b], turn[b], b) for b in mine if b in fixed)  # as they lie
         for buffer in sorted((b for b in mine if b not in fixed), key=lambda b: -b.bytes):
-            near = None if together is None else together[buffer]
-            others = ((at, b) for at, _, b in placed if near is None or b in near or _keeps(b, fixed))
+            near = offsets if together is None else together[buffer]
+            others = ((at, b) for at, _, b in placed if b in near or b in kept)
             offsets[buffer] = _fit(buffer, others)
             insort(placed, (offsets[buffer], turn[buffer], buffer))
         sizes[space] = max((offsets[b] + b.bytes for b in mine), default=0)
@@ -99,11 +100,6 @@ def place(
     if machine.core.pool_kib:
         sizes[POOL] = _pooled(wanted, offsets, together, machine)
     return Layout(offsets, sizes, _is_far(machine, sizes))
-
-
-def _keeps(buffer: Buffer, fixed: frozenset[Buffer]) -> bool:
-    """Has it a place that is nobody else's?"""
-    return buffer in fixed and not buffer.handed
 
 
 def _pooled(

@@ -249,7 +249,7 @@ def _dominance(function: Function) -> Iterator[str]:
     for block in graph.order:
         for op in block.ops:
             for value in op.uses():
-                if not _visible(graph, place, value, op, block):
+                if not isinstance(value, Constant) and not _visible(graph, place, value, op, block):
                     yield f"{op.opcode} at {op.location} uses a value before it is defined"
 
 

@@ -163,9 +163,9 @@ def optimise(function: Function, level: int) -> None:
     hoist(function)
     simplify(function)
     remove_dead_code(function)
-    rotate(function)
-    simplify(function)
-    remove_dead_code(function)
+    if rotate(function):
+        simplify(function)
+        remove_dead_code(function)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ REMADE_AS_FAST = 6  # as a word of the frame is read
 NEXT = 12  # a run whose last use is no further than this (six operations) has been made for it
 
 
-@dataclass
+@dataclass(slots=True)
 class Interval:
     """From the place that defines a value to the last that needs it; `weight` counts uses by loop depth."""
 
@@ -165,13 +165,13 @@ def live_out(graph: Graph) -> dict[Block, set[Value]]:
     needs: dict[Block, set[Value]] = {}
     makes: dict[Block, set[Value]] = {}
     for block in graph.order:
-        needs[block], makes[block] = set(), set(block.args)
+        needed, made = needs[block], makes[block] = set[Value](), set[Value](block.args)
         for op in block.ops:
             if op.opcode != "note":
-                needs[block].update(
-                    v for v in op.uses() if not isinstance(v, Constant) and v not in makes[block]
-                )
-            makes[block].update(op.results)
+                for value in op.uses():
+                    if value not in made and not isinstance(value, Constant):
+                        needed.add(value)
+            made.update(op.results)
     into = {block: set(needs[block]) for block in graph.order}
     out: dict[Block, set[Value]] = {block: set() for block in graph.order}
     changed = True
@@ -199,7 +199,10 @@ def _intervals(
             op = getattr(value, "op", None)
             width = op.attrs.get("width", 1) if op is not None else 1
             known = found[value] = Interval(value, at, at, width)
-        known.start, known.end = min(known.start, at), max(known.end, at)
+        elif at > known.end:
+            known.end = at
+        elif at < known.start:
+            known.start = at
         known.weight += weight
 
     out = live_out(graph)

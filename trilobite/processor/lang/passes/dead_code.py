@@ -7,7 +7,7 @@ slower.
 from __future__ import annotations
 
 from trilobite.processor.lang.cfg import remove_unreachable
-from trilobite.processor.lang.ir import Constant, Function, Op, Result, Value
+from trilobite.processor.lang.ir import Constant, Function, Result, Value
 from trilobite.processor.lang.ops import PURE
 from trilobite.processor.lang.recipe import settle
 
@@ -55,16 +55,13 @@ def _sweep(function: Function, needed: set[Value]) -> bool:
         if block is not entry:
             changed |= any(arg not in needed for arg in block.args)
             block.args = [arg for arg in block.args if arg in needed]
-        kept = [op for op in block.ops if _stays(op, needed)]
+        kept = []
+        for op in block.ops:
+            if op.opcode == "note":
+                settle(op, needed.__contains__)
+            elif op.opcode in DROPPED and op.results[0] not in needed:
+                continue
+            kept.append(op)
         changed |= len(kept) != len(block.ops)
         block.ops = kept
     return changed
-
-
-def _stays(op: Op, needed: set[Value]) -> bool:
-    if op.opcode not in DROPPED:
-        return True
-    if op.opcode == "note":
-        settle(op, needed.__contains__)
-        return True
-    return op.results[0] in needed

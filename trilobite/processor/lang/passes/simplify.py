@@ -16,6 +16,7 @@ from trilobite.processor.lang.scalar import constant_of, constant_word, evaluate
 from trilobite.processor.lang.types import is_integer
 
 _COMMUTATIVE = ("add", "mul", "and", "or", "xor")
+_REWRITTEN = frozenset((*_COMMUTATIVE, "min", "max", "offset"))
 _PLACED = ("address", "table", "special")  # pure, but known only to the machine
 
 
@@ -151,8 +152,8 @@ def _join_sums(op: Op) -> None:
 
 
 def _key(op: Op) -> Hashable:
-    attrs = tuple(op.attrs.items()) if len(op.attrs) < 2 else tuple(sorted(op.attrs.items()))
-    return (op.opcode, attrs, *map(_identity, op.operands))
+    attrs = tuple(op.attrs.items() if len(op.attrs) < 2 else sorted(op.attrs.items()))
+    return (op.opcode, attrs, *[_identity(v) if isinstance(v, Constant) else v for v in op.operands])
 
 
 def _fold(function: Function) -> bool:
@@ -167,10 +168,12 @@ def _fold(function: Function) -> bool:
         kept: list[Op] = []
         for op in block.ops:
             op.replace_uses(mapping)
-            if op.opcode not in PURE:
+            opcode = op.opcode
+            if opcode not in PURE:
                 kept.append(op)
                 continue
-            _rewrite(op)
+            if opcode in _REWRITTEN:
+                _rewrite(op)
             value = _simpler(op)
             if value is None:
                 value = table.setdefault(_key(op), op.result)
@@ -243,7 +246,7 @@ def _incoming(function: Function) -> tuple[dict[Block, list[Target]], set[Value]
 
 
 def _identity(value: Value) -> Hashable:
-    return (value.type, _word(value)) if isinstance(value, Constant) else value
+    return (value.type.name, constant_word(value)) if isinstance(value, Constant) else value
 
 
 def _replace_everywhere(function: Function, mapping: dict[Value, Value]) -> None:
