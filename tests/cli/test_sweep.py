@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import trilobite as tb
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, TrilobiteError
 from trilobite.cli import COMMANDS, networks
 from trilobite.cli.application import application
 from trilobite.cli.sweep import Job, Point, axes_of, front, jobs_of, measured, points_of, table
@@ -97,6 +97,32 @@ def test_wrong_fields_and_unpublished_geometries_are_refused(model: Path) -> Non
     assert "not published" in str(found.exception)
     found = call("sweep", model, "--vary", "dram.gb_per_s=1", "--dtype", "int8", "--workers", 1)
     assert "a network of the zoo" in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--vary", "core=3"], "core is 3"),
+        (["--vary", "core.mfu=3"], "core.mfu is 3"),
+        (["--vary", "core.mfu.macs_per_cycle=4"], "a rate without a format"),
+        (["--vary", "clock_ghz=nan"], "clock_ghz is 'nan'"),
+        (["--vary", "clock_ghz=.nan"], "clock_ghz is nan"),
+        (["--vary", "clock_ghz=1,1"], "each value of a field once"),
+        (["--vary", "dram.gb_per_s={a: 1}"], "dram.gb_per_s is {'a': 1}"),
+        (["--vary", "dram.gb_per_s=null"], "dram.gb_per_s is None"),
+        (["--vary", "dram.gb_per_s=2026-01-01"], "dram.gb_per_s is datetime.date"),
+        (["--vary", "dram.gb_per_s=[1"], "'[1' is no value of YAML"),
+        (["--vary", "core.nram.kib=99999999999"], "cannot be addressed"),
+        (["--vary", "memory_core=maybe"], "memory_core is 'maybe'"),
+        (["--vary", "clock_ghz=1", "--workers", -1], "--workers -1"),
+        (["--vary", "clock_ghz=1", "-o", "no/such/folder/points.csv"], "cannot be written"),
+        (["--vary", "clock_ghz=1", "--plot", "."], "cannot be written"),
+        (["--vary", "clock_ghz=1", "--workers", 1, "--size", "n=3"], "no open size 'n'"),
+    ],
+)
+def test_errors_before_anything_runs(model: Path, words: list[Any], said: str) -> None:
+    found = call("sweep", model, *words)
+    assert isinstance(found.exception, TrilobiteError) and said in str(found.exception)
 
 
 def test_the_table_marks_the_front_and_nothing_else() -> None:

@@ -108,6 +108,8 @@ CASES: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     ),
     ({"noc.dram_at": [4]}, "DRAM is attached beside cluster 4", {"noc.dram_at": [3]}),
     ({"noc.dram_at": [-1]}, "DRAM is attached beside cluster -1", {"noc.dram_at": [0]}),
+    ({"dram.gib": 1025}, "cannot be addressed", {"dram.gib": 1024}),
+    ({"core.nram.kib": (1 << 30) + 1}, "cannot be addressed", {"core.nram.kib": 1 << 30}),
     ({"clock_ghz": float("inf")}, "clock_ghz is inf", {"clock_ghz": 0.5}),
     ({"clusters": 4.5}, "clusters is 4.5", {"clock_ghz": 1}),
 ]

@@ -10,6 +10,9 @@ import pytest
 
 from trilobite.base.errors import ArgumentError, DeviceError, ShapeError
 from trilobite.processor import Device
+from trilobite.processor.isa.address import CORE_SHIFT
+from trilobite.processor.machine.validate import MOST_BYTES
+from trilobite.processor.sim import memory
 
 ALIGN, HEAP, NULL_PAGE = 256, 1 << 20, 64
 ONE = "    .text\n    {}HALT\n"
@@ -135,3 +138,16 @@ def test_programs_from_files(tmp_path: Path) -> None:
             device.load(str(tmp_path / name))
     found: Any = device.load(device.load(tmp_path / "a.s").program)
     assert found.names == ["a"]
+
+
+def test_the_largest_memory_is_what_addresses_reach() -> None:
+    assert MOST_BYTES == 1 << CORE_SHIFT
+
+
+def test_memories_that_the_host_has_no_room_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(size: int) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(memory, "lazy_bytes", none)
+    with pytest.raises(DeviceError, match="no room for the gdram of dlp-s: 17179869184 bytes"):
+        Device("dlp-s")

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, FileError
 from trilobite.cli.models.feeds import Pixels
 from trilobite.cli.models.verbs import Inputs, Sizes
 
@@ -74,6 +74,7 @@ def sweep(
     from trilobite.processor.machine import load_machine
     from trilobite.processor.tools.sweep import grid
 
+    check_options(workers, (output, plot))
     axes = axes_of(vary or ())
     machines = grid(load_machine(machine), axes)
     jobs = jobs_of(Job(model, tuple(input or ()), tuple(size or ()), dtype, ()), axes, machines)
@@ -88,6 +89,15 @@ def sweep(
         if path:
             Path(path).write_text(text, encoding="utf-8")
             typer.echo(f"wrote {path}")
+
+
+def check_options(workers: int, paths: Sequence[str]) -> None:
+    """What would fail behind the last point otherwise."""
+    if workers < 0:
+        raise ArgumentError(f"--workers {workers}", expected="0, for as many as there are cores, or more")
+    for path in filter(None, paths):
+        if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
+            raise FileError(f"{path} cannot be written", expected="a file in a folder that is there")
 
 
 # -- what to measure -----------------------------------------------------------------------------------------
@@ -105,7 +115,9 @@ def axes_of(words: Sequence[str]) -> dict[str, list[Any]]:
                 expected="FIELD=VALUE,VALUE,... with each field once",
                 remedy="for example --vary core.mfu.rows=16,32 --vary dram.gb_per_s=25,50",
             )
-        found[field] = [_value(v) for v in parts]
+        if len(set(parts)) < len(parts):
+            raise ArgumentError(f"--vary {word}", expected="each value of a field once")
+        found[field] = [_value(word, v) for v in parts]
     if not found:
         raise ArgumentError(
             "a sweep over nothing",
@@ -115,10 +127,16 @@ def axes_of(words: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _value(text: str) -> Any:
+def _value(word: str, text: str) -> Any:
     import yaml
 
-    return yaml.safe_load(text)
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ArgumentError(
+            f"--vary {word}: {text!r} is no value of YAML",
+            expected="numbers, words, true or false, without commas inside",
+        ) from error
 
 
 def jobs_of(job: Job, axes: Mapping[str, Sequence[Any]], machines: Mapping[str, Any]) -> list[Job]:

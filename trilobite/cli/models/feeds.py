@@ -56,6 +56,7 @@ def feeds(
     inputs: Sequence[Input], words: Sequence[str], sizes: Mapping[str, int], pixels: Pixels, seed: int = 0
 ) -> dict[str, Array]:
     """An array for every input: from its file, and at random for those without one."""
+    _check_sizes(inputs, sizes)
     files = _files(inputs, words)
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -65,6 +66,16 @@ def feeds(
         else:
             found[wanted.name] = drawn(wanted, sizes, rng)
     return found
+
+
+def _check_sizes(inputs: Sequence[Input], sizes: Mapping[str, int]) -> None:
+    free = dict.fromkeys(d for wanted in inputs for d in wanted.shape if isinstance(d, str))
+    for name in sizes:
+        if name not in free:
+            raise ArgumentError(
+                f"the model has no open size {name!r}",
+                expected=", ".join(free) or "no --size: all sizes of the inputs are fixed",
+            )
 
 
 def _files(inputs: Sequence[Input], words: Sequence[str]) -> dict[str, Path]:

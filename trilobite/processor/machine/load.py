@@ -64,6 +64,14 @@ def machine_from(tree: object, where: str = "<mapping>") -> Machine:
     return machine
 
 
+def field_from(part: type, name: str, value: object, path: str) -> object:
+    """What one field of a part of the machine holds, from a value as YAML gives it, or as it is."""
+    kind = typing.get_type_hints(part)[name]
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, kind):
+        return value
+    return _convert(kind, value, "a machine's field", path)
+
+
 def _presets() -> typing.Any:
     return files("trilobite.processor.machine") / "presets"
 

@@ -23,6 +23,9 @@ from trilobite.processor.machine.description import (
 from trilobite.processor.machine.noc import places, unreachable
 from trilobite.processor.machine.validate_options import check_options, check_rates
 
+OFFSET_BITS = 40  # of an address
+MOST_BYTES = 1 << OFFSET_BITS  # of one memory
+
 # Zero is a meaning of its own in these fields ("there is none", "nothing published").
 ZERO_ALLOWED = frozenset(
     {
@@ -60,9 +63,16 @@ def validate(machine: Machine) -> None:
     _check_numbers(machine)
     _check_choice(machine.name, "interlock", machine.interlock, INTERLOCKS)
     core = machine.core
-    for label, pad in (("core.nram", core.nram), ("core.wram", core.wram), ("core.acc", core.acc)):
+    memories: dict[str, Scratchpad | SharedMemory] = {
+        "core.nram": core.nram,
+        "core.wram": core.wram,
+        "core.acc": core.acc,
+        "sram": machine.sram,
+    }
+    for label, pad in memories.items():
+        _check_reach(machine.name, label, pad.bytes)
         _check_memory(machine.name, label, pad)
-    _check_memory(machine.name, "sram", machine.sram)
+    _check_reach(machine.name, "dram.gib", machine.dram.gib << 30)
     _check_present(machine)
     _check_caches(machine)
     _check_matrix_unit(machine.name, core.mfu)
@@ -133,6 +143,16 @@ def _check_caches(machine: Machine) -> None:
             where=f"{machine.name}: llc.bytes_per_cycle",
             expected="bytes per cycle above 0",
             remedy="give the cache's bandwidth, or leave llc out",
+        )
+
+
+def _check_reach(machine: str, path: str, size: int) -> None:
+    if size > MOST_BYTES:
+        raise MachineError(
+            f"{size} bytes cannot be addressed",
+            where=f"{machine}: {path}",
+            expected=f"at most {MOST_BYTES} bytes in one memory: an address has {OFFSET_BITS} bits of offset",
+            remedy="make it smaller",
         )
 
 

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from trilobite.base.errors import DeviceError
 from trilobite.processor.isa.address import NAMES, address_text, split
 from trilobite.processor.isa.formats import I4, Array, pack, unpack
 from trilobite.processor.isa.row import ACC, CODE, GDRAM, LDRAM, NRAM, SRAM, WRAM, Region
@@ -58,7 +59,7 @@ class Memory:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.gdram = lazy_bytes(machine.dram.gib << 30)
+        self.gdram = self._made(GDRAM, machine.dram.gib << 30)
         self.code = np.zeros(0, np.uint8)
         self.aligned = True  # whether the program's elements lie at multiples of their size
         self.blocks: list[tuple[int, int]] = []  # allocated DRAM, sorted (start, end)
@@ -78,10 +79,18 @@ class Memory:
         key = (space, cluster, 0 if space == SRAM else core)
         found = self._pads.get(key)
         if found is None:
-            size = self.size(space)
-            found = lazy_bytes(size) if space == LDRAM else np.zeros(size, np.uint8)
-            self._pads[key] = found
+            found = self._pads[key] = self._made(space, self.size(space))
         return found
+
+    def _made(self, space: str, size: int) -> Array:
+        try:
+            return lazy_bytes(size) if space in (GDRAM, LDRAM) else np.zeros(size, np.uint8)
+        except (MemoryError, OSError) as error:
+            raise DeviceError(
+                f"there is no room for the {NAMES[space]} of {self.machine.name}: {size} bytes",
+                expected="a machine whose memories the host can simulate",
+                remedy="describe smaller memories",
+            ) from error
 
     def size(self, space: str) -> int:
         core = self.machine.core

@@ -17,6 +17,7 @@ from typing import Any
 from trilobite.base.errors import ArgumentError
 from trilobite.processor.machine import Machine
 from trilobite.processor.machine.description import MatrixUnit
+from trilobite.processor.machine.load import field_from
 from trilobite.processor.sim.energy import energy_of
 from trilobite.processor.sim.record import Trace
 from trilobite.processor.sim.run import STRUCTURAL, Run
@@ -54,9 +55,14 @@ def _with(part: Any, path: str, way: Sequence[str], value: object) -> Any:
             expected="one of " + ", ".join(known) if known else "a shorter path",
             remedy="name fields as in the YAML file, joined by dots",
         )
-    inner = value if len(way) == 1 else _with(getattr(part, way[0]), path, way[1:], value)
     if isinstance(part, MatrixUnit) and way[0] in ("rows", "cols", "count"):
         return _with_geometry(part, way[0], value)
+    is_last = len(way) == 1
+    inner = (
+        field_from(type(part), way[0], value, path)
+        if is_last
+        else _with(getattr(part, way[0]), path, way[1:], value)
+    )
     return replace(part, **{way[0]: inner})
 
 
