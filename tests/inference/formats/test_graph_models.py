@@ -5,103 +5,29 @@ gave; layers joined with what follows them, beside the same layers apart.
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.inference.formats.graph_models import Row, rows_of, written
 from trilobite.base.errors import ArgumentError, FileError
 from trilobite.inference import load
 from trilobite.inference.formats import to_onnx, weights
-from trilobite.inference.formats.tensorflow.graph import Node, read, tensor
-from trilobite.inference.formats.tensorflow_js.graph import _TYPES
-from trilobite.inference.formats.wire import Message
 
 onnx = pytest.importorskip("onnx")
 FILES = Path(__file__).parent / "files"
 NAMES = sorted(p.stem for p in FILES.glob("*.pb"))
-Row = dict[str, Any]
-
-
-def _shape(m: Message) -> Row:
-    return {"dim": [{"size": str(d.integer(1))} for d in m.messages(2)], "unknownRank": bool(m.integer(3))}
-
-
-def _attribute(m: Message) -> Row:
-    """As TensorFlow.js writes it: 64-bit integers as texts, texts as base64."""
-    out: Row = {}
-    for number in m.given():
-        if number == 1:
-            inner = m.message(1)
-            assert inner is not None
-            out["list"] = {
-                "i": [str(i) for i in inner.integers(3)],
-                "s": [base64.b64encode(t.encode()).decode() for t in inner.texts(2)],
-            }
-        elif number == 7:
-            shape = m.message(7)
-            assert shape is not None
-            out["shape"] = _shape(shape)
-        elif number in (2, 3, 4, 5, 6):
-            out["..sifb"[number] if number < 6 else "type"] = (
-                base64.b64encode(bytes(m.raw(2))).decode() if number == 2
-                else m.float(4) if number == 4
-                else bool(m.integer(5)) if number == 5
-                else _TYPES[m.integer(6)] if number == 6
-                else str(m.integer(3))
-            )  # fmt: skip
-    return out
-
-
-def _row(n: Node) -> Row:
-    inputs = [f"{source}:{k}" if k else source for source, k in n.inputs] + [f"^{name}" for name in n.after]
-    return {
-        "name": n.name, "op": n.op, "input": inputs,
-        "attr": {k: _attribute(m) for k, m in n.attributes.items()},
-    }  # fmt: skip
-
-
-def written(folder: Path, rows: list[Row], arrays: dict[str, Any], outputs: list[str] = []) -> Path:  # noqa: B006
-    """A model.json with its shard; `arrays` may hold (array, what the manifest says of it)."""
-    entries, data = [], b""
-    for name, found in arrays.items():
-        a, more = found if isinstance(found, tuple) else (found, {})
-        entries.append({"name": name, "shape": list(a.shape), "dtype": a.dtype.name, **more})
-        data += a.tobytes()
-    (folder / "shard.bin").write_bytes(data)
-    text: Row = {
-        "format": "graph-model", "modelTopology": {"node": rows, "versions": {}},
-        "weightsManifest": [{"paths": ["shard.bin"], "weights": entries}],
-    }  # fmt: skip
-    if outputs:
-        text["signature"] = {"outputs": {f"key {k}": {"name": f"{o}:0"} for k, o in enumerate(outputs)}}
-    (folder / "model.json").write_text(json.dumps(text))
-    return folder / "model.json"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graphs_give_what_tensorflow_gives(name: str, tmp_path: Path) -> None:
-    nodes, where = read(FILES / f"{name}.pb")
-    arrays = {}
-    for n in nodes:
-        if n.op == "Const":
-            value = n.attributes["value"].message(8)
-            assert value is not None
-            arrays[n.name] = tensor(value, where)
+    rows, arrays = rows_of(FILES / f"{name}.pb")
     with np.load(FILES / f"{name}_pb.npz") as found:
         kept = {k: found[k] for k in found.files}
     outputs = [str(n).removesuffix(":0") for n in kept["names"]]
-    wide = {
-        k: (a, {"dtype": "float32", "quantization": {"dtype": "float16"}}) if a.dtype == np.float16 else a
-        for k, a in arrays.items()
-        if a is not None and a.dtype != np.int64
-    }
-    rows = [_row(n) for n in nodes]
-    if len(wide) < len(arrays):
-        wide.update({k: a.astype(np.int32) for k, a in arrays.items() if a is not None and k not in wide})
-    model = to_onnx(written(tmp_path, rows, wide, outputs))
+    model = to_onnx(written(tmp_path, rows, arrays, outputs))
     onnx.checker.check_model(model, full_check=True)
     feeds = {str(name): kept[f"in{k}"] for k, name in enumerate(kept["inputs"])}
     results = load(model, target="reference").run(feeds)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+_ODD = [
+    None, True, -1, 0, 3, 1 << 31, 1 << 70, 1e308, float("nan"), "", "x", "../x", "DT_INT64", "SAME", [], {},
+    [0], [[-1]], {"list": {}}, "x" * 5000, [2] * 3000,
+]  # fmt: skip
 _EXTREMES = [
     b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80", b"\xff" * 8, b"\xff" * 7 + b"\x7f",
     b"\x00" * 4, b"\x00" * 8, b"\x01" + b"\x00" * 7, b"\x00\x00\x00\x40", b"\xfe\xff\xff\xff",
@@ -16,6 +23,8 @@ def mutated(raw: bytes, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
     """`count` damaged files with a word on each."""
     rng = np.random.default_rng(seed)
     ways = (_cut, _flip, _extreme, _noise, _repeat, _remove, _swap)
+    if raw[:1] == b"{":  # a text of JSON: bytes mostly make it none
+        ways = (*ways, *[_branch] * 3 * len(ways))
     for i in range(count):
         way = ways[i % len(ways)]
         data = way(raw, rng)
@@ -70,3 +79,36 @@ def _swap(raw: bytes, rng: np.random.Generator) -> bytes:
     out = bytearray(raw)
     out[a : a + n], out[b : b + n] = raw[b : b + n], raw[a : a + n]
     return bytes(out)
+
+
+def _branch(raw: bytes, rng: np.random.Generator) -> bytes:
+    """Some branches of a tree of JSON become odd values, are left out, or take each other's place."""
+    try:
+        tree = json.loads(raw)
+    except ValueError:
+        return raw
+    for _ in range(int(rng.integers(1, 4))):
+        places = list(_places(tree))
+        if not places:
+            break
+        (holder, key), (other, at) = (places[int(rng.integers(len(places)))] for _ in range(2))
+        what = int(rng.integers(4))
+        if what == 0:
+            del holder[key]
+        elif what == 1:
+            holder[key] = copy.deepcopy(other[at])
+        else:
+            holder[key] = copy.deepcopy(_ODD[int(rng.integers(len(_ODD)))])
+    return json.dumps(tree).encode()
+
+
+def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every holder of a value, and under what it holds it."""
+    stack = [tree]
+    while stack:
+        holder = stack.pop()
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        for key in keys:
+            yield holder, key
+            if isinstance(holder[key], (dict, list)):
+                stack.append(holder[key])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,43 @@ def _open_pb(path: Path) -> None:
     convert(path)
 
 
+@cache
+def _texts() -> tuple[list[bytes], dict[str, bytes]]:
+    """Graph-models and a layers-model of TensorFlow.js, and their shards by name."""
+    import tempfile
+
+    from tests.inference.formats.graph_models import rows_of, written
+    from trilobite.inference.formats.keras import weights
+    from trilobite.inference.formats.keras.archive import read
+
+    texts, shards = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("cnn", "shapes", "layers"):
+            if name == "layers":
+                arrays = {k: np.asarray(v) for k, v in weights(FILES / "sequential.h5").items()}
+                path = written(Path(folder), [], arrays)
+            else:
+                path = written(Path(folder), *rows_of(FILES / f"{name}.pb"))
+            text = json.loads(path.read_text())
+            if name == "layers":
+                text["modelTopology"] = {"model_config": read(FILES / "sequential.h5").config}
+            text["weightsManifest"][0]["paths"] = [f"{name}.bin"]
+            texts.append(json.dumps(text).encode())
+            shards[f"{name}.bin"] = path.with_name("shard.bin").read_bytes()
+    return texts, shards
+
+
+def _open_json(path: Path) -> None:
+    from trilobite.inference.formats.tensorflow_js import convert, weights
+
+    for name, data in _texts()[1].items():
+        if not path.with_name(name).exists():
+            path.with_name(name).write_bytes(data)
+    convert(path)
+    for array in weights(path).values():
+        array.sum()
+
+
 def _open_caffe(path: Path) -> None:
     from trilobite.inference.formats.caffe import convert
 
@@ -172,6 +211,7 @@ FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[Path], None]]] = {
         lambda: [(FILES / f"{n}.tflite").read_bytes() for n in ("products", "cnn_int8", "branches", "lstm")],
         _open_tflite,
     ),
+    "json": (lambda: _texts()[0], _open_json),
     "pb": (lambda: [(FILES / f"{n}.pb").read_bytes() for n in ("cnn", "shapes")], _open_pb),
     "caffemodel": (lambda: [(FILES / "caffe_layers.caffemodel").read_bytes()], _open_caffe),
     "keras": (
