@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import wave
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import typer
@@ -250,6 +253,83 @@ def test_arrays_become_what_the_input_wants(tmp_path: Path) -> None:
         read("two.npz", Input("q", F32, (2, 3)))
     with pytest.raises(FileError, match="there is no such file"):
         read("none.npy", Input("x", F32, (2,)))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int64", "int8", "uint8", "int4", "bool", "float16", "bfloat16", "complex64"]
+)
+@pytest.mark.parametrize("form", ["npy", "json"])
+def test_numbers_of_files_keep_their_values(tmp_path: Path, dtype: str, form: str) -> None:
+    """Integers that would become others are refused; what fits arrives as it is."""
+    wanted = Input("x", np.dtype(getattr(ml_dtypes, dtype, dtype)), (2,))
+    lists = [[0, 1], [1.0, 0.0], [0.5, 1], [300, 1], [-200, 0], [2**70, 1], [True, False], [1, float("nan")]]
+    for values in lists:
+        given = np.asarray(values)
+        path = tmp_path / f"x.{form}"
+        if form == "json":
+            path.write_text(json.dumps(values))
+        elif given.dtype == object:
+            continue
+        else:
+            np.save(path, given)
+        with np.errstate(all="ignore"):
+            held = not dtype.startswith(("int", "uint", "bool")) or (
+                given.dtype != object and np.array_equal(given.astype(wanted.dtype), given)
+            )
+        if not held:
+            with pytest.raises(FileError, match=r"numbers of \w+ are none of|an array of object"):
+                reading.read(path, wanted, {}, Pixels())
+            continue
+        found = reading.read(path, wanted, {}, Pixels())
+        with np.errstate(all="ignore"):
+            expected = np.asarray(values, np.float64).astype(wanted.dtype)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.astype(np.complex128), expected.astype(np.complex128))
+
+
+def test_files_that_name_no_bfloat16(tmp_path: Path) -> None:
+    a = RNG.normal(size=3).astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "a.npy", a)
+    found = reading.read(tmp_path / "a.npy", Input("x", a.dtype, (3,)), {}, Pixels())
+    assert found.dtype == a.dtype and found.tobytes() == a.tobytes()
+    with pytest.raises(FileError, match="an array of"):
+        reading.read(tmp_path / "a.npy", Input("x", F32, (3,)), {}, Pixels())
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_sound_that_was_cut_off(tmp_path: Path, channels: int, width: int) -> None:
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(8000)
+        file.writeframes(bytes(range(channels * width * 5)))
+    data = (tmp_path / "a.wav").read_bytes()
+    whole = reading.sound(tmp_path / "a.wav")
+    for less in range(1, channels * width + 1):
+        (tmp_path / "a.wav").write_bytes(data[:-less])
+        np.testing.assert_array_equal(reading.sound(tmp_path / "a.wav"), whole[..., :4])
+
+
+def test_texts_and_long_names(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('["a", 1]')
+    with pytest.raises(FileError, match="not all of these are texts"):
+        reading.read(tmp_path / "x.json", Input("x", np.dtype(object), (2,)), {}, Pixels())
+    with pytest.raises(FileError, match="there is no such file"):
+        reading.read(tmp_path / ("x" * 300), Input("x", F32, (2,)), {}, Pixels())
+    with pytest.raises(ArgumentError, match="no input"):
+        reading.feeds([Input("x", F32, (2,))], ["y=" + "1," * 300], {}, Pixels())
+
+
+def test_sizes_that_a_model_does_not_have() -> None:
+    inputs = [Input("x", F32, ("n", 3))]
+    with pytest.raises(ArgumentError, match="has no open size 'm'"):
+        feeds(inputs, [], {"n": 2, "m": 3}, Pixels())
+    for size in (10**15, 10**18 - 1):
+        with pytest.raises(ArgumentError, match="random numbers for x"):
+            feeds(inputs, [], {"n": size}, Pixels())
+    with pytest.raises(ArgumentError, match="a size"):
+        sizes_of(["n=" + "9" * 5000])
 
 
 def test_what_is_drawn_has_the_declared_form() -> None:

@@ -6,6 +6,7 @@ and its arguments. Weights are as the network draws them; inputs are random.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ def _step(model: Any) -> Callable[[Any, Any], Any]:
 def recorded(name: str, batch: int, training: bool) -> tuple[Graph, Usage]:
     """The graph of a network, or of a file that holds a graph's text."""
     path = Path(name)
-    if not (path.suffix or path.exists()):
+    if not (path.suffix or os.path.exists(path)):
         return network(name, batch, training).lowered()
     from trilobite.ir.text import parse
 

@@ -6,6 +6,7 @@ cyclic, nested too deeply or refers to values that nobody makes. Operators are n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,9 @@ def read(source: Any) -> Model:
     if isinstance(source, bytes | bytearray | memoryview):
         return _model(_parsed(memoryview(bytes(source)), "the bytes given"), None)
     path = Path(source)
-    if path.suffix.lower() in NETWORKS and path.is_file():
+    if path.suffix.lower() in NETWORKS and os.path.isfile(path):
         return _model(to_onnx(path), None)
-    if not path.is_file():
+    if not os.path.isfile(path):  # a name that no file can have is none
         raise FileError(f"there is no model at {str(path)!r}", expected="the path of a file")
     if path.stat().st_size > _LARGEST:
         raise FileError(

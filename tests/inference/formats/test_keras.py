@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trilobite.base.errors import ArgumentError, FileError
+from trilobite.base.errors import ArgumentError, FileError, TrilobiteError
 from trilobite.inference import load
 from trilobite.inference.formats import to_onnx, weights
 from trilobite.inference.formats.hdf5 import open_file
@@ -163,6 +163,11 @@ def test_shards_from_elsewhere_are_not_read(tmp_path: Path) -> None:
         text["weightsManifest"][0]["paths"] = [name]
         path.write_text(json.dumps(text))
         with pytest.raises(FileError, match="a shard is named"):
+            dict(weights(path))
+    for name, said in (("x" * 300, "name too long"), ("a\0b", "no file can have"), ("\ud800", "no file can")):
+        text["weightsManifest"][0]["paths"] = [name]
+        path.write_text(json.dumps(text))
+        with pytest.raises(TrilobiteError, match=f"(?i){said}"):
             dict(weights(path))
     (tmp_path / "link.bin").symlink_to("/etc/hostname")
     text["weightsManifest"][0]["paths"] = ["link.bin"]

@@ -8,6 +8,7 @@ pictures.
 from __future__ import annotations
 
 import json
+import os
 import wave
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def sizes_of(words: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for word in words:
         name, _, size = word.partition("=")
-        if not name or not size.isdecimal() or int(size) < 1:
+        if not name or not size.isdecimal() or len(size) > 18 or int(size) < 1:
             raise ArgumentError(f"a size {word!r}", expected="NAME=NUMBER, for example h=256")
         found[name] = int(size)
     return found
@@ -64,7 +65,12 @@ def feeds(
         if wanted.name in files:
             found[wanted.name] = read(files[wanted.name], wanted, sizes, pixels)
         else:
-            found[wanted.name] = drawn(wanted, sizes, rng)
+            try:
+                found[wanted.name] = drawn(wanted, sizes, rng)
+            except (MemoryError, ValueError) as error:
+                raise ArgumentError(
+                    f"random numbers for {wanted}: {error}", expected="smaller sizes"
+                ) from error
     return found
 
 
@@ -85,7 +91,7 @@ def _files(inputs: Sequence[Input], words: Sequence[str]) -> dict[str, Path]:
         name, sign, path = word.partition("=")
         if not sign or name not in names:
             free = [n for n in names if n not in found]
-            if sign and not Path(word).exists():
+            if sign and not os.path.exists(word):
                 raise ArgumentError(f"the model has no input {name!r}", expected=", ".join(map(str, inputs)))
             if not free:
                 raise ArgumentError(f"{word}: more files than inputs", expected=", ".join(map(str, inputs)))
@@ -99,16 +105,35 @@ def _files(inputs: Sequence[Input], words: Sequence[str]) -> dict[str, Path]:
 def read(path: Path, wanted: Input, sizes: Mapping[str, int], pixels: Pixels) -> Array:
     """The file as the input wants it."""
     suffix = path.suffix.lower()
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileError("there is no such file", where=path, remedy="check the path")
     if suffix in PICTURES:
         return picture(path, wanted, sizes, pixels)
     array = _plain(path, suffix, wanted)
     if wanted.dtype != object and array.dtype != wanted.dtype:
-        array = array.astype(wanted.dtype)
+        array = _converted(array, wanted, path)
     if array.ndim == len(wanted.shape) - 1:
         array = array[None]
     return np.ascontiguousarray(array) if array.dtype != object else array
+
+
+def _converted(array: Array, wanted: Input, path: Path) -> Array:
+    """In the input's dtype. Floats are rounded, numbers that no integer of that dtype is are refused."""
+    if array.dtype.kind == wanted.dtype.kind == "V" and array.itemsize == wanted.dtype.itemsize:
+        return array.view(wanted.dtype)  # NumPy's files do not name bfloat16
+    if array.dtype.kind not in ("biufc" if wanted.dtype.kind == "c" else "biuf"):
+        raise FileError(f"an array of {array.dtype}", where=path, expected=f"numbers for {wanted}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = array.astype(wanted.dtype)
+    if _is_whole(wanted.dtype) and not np.array_equal(found, array):
+        raise FileError(
+            f"the numbers of {array.dtype} are none of {wanted.dtype}", where=path, expected=str(wanted)
+        )
+    return found
+
+
+def _is_whole(dtype: np.dtype[Any]) -> bool:
+    return dtype.name.startswith(("int", "uint", "bool"))  # those of few bits too
 
 
 def _plain(path: Path, suffix: str, wanted: Input) -> Array:
@@ -135,7 +160,7 @@ def _plain(path: Path, suffix: str, wanted: Input) -> Array:
 def _numpy(path: Path) -> Array:
     try:
         array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise FileError(f"the array cannot be read: {error}", where=path) from error
     return array
 
@@ -145,13 +170,18 @@ def _json(path: Path, wanted: Input) -> Array:
         data = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(data, dict):
             data = data[wanted.name]
-        return np.asarray(data, wanted.dtype)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        # NumPy would cut fractions off, and not know large numbers
+        kind = wanted.dtype if wanted.dtype.kind in "cO" else None if _is_whole(wanted.dtype) else np.float64
+        array = np.asarray(data, kind)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise FileError(
             f"the numbers cannot be read: {type(error).__name__}: {error}",
             where=path,
             expected=f"nested lists, or an object with the key {wanted.name!r}",
         ) from error
+    if array.dtype == wanted.dtype == object and not all(isinstance(v, str) for v in array.flat):
+        raise FileError("not all of these are texts", where=path, expected=str(wanted))
+    return array if array.dtype == wanted.dtype else _converted(array, wanted, path)
 
 
 def sound(path: Path) -> Array:
@@ -160,13 +190,14 @@ def sound(path: Path) -> Array:
         with wave.open(str(path)) as file:
             raw = file.readframes(min(file.getnframes(), 1 << 28))
             width, channels = file.getsampwidth(), file.getnchannels()
+            raw = raw[: len(raw) // (width * channels) * (width * channels)]  # of a file that was cut off
     except (OSError, EOFError, wave.Error) as error:
         raise FileError(f"the sound cannot be read: {error}", where=path, expected="PCM .wav") from error
     samples: Array
     if width == 1:
         samples = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
     elif width == 3:
-        whole = np.frombuffer(raw[: len(raw) // 3 * 3], np.uint8).reshape(-1, 3).astype(np.int32)
+        whole = np.frombuffer(raw, np.uint8).reshape(-1, 3).astype(np.int32)
         samples = ((whole[:, 0] << 8 | whole[:, 1] << 16 | whole[:, 2] << 24) / 2**31).astype(np.float32)
     else:
         samples = np.frombuffer(raw, f"<i{width}").astype(np.float32) / float(1 << (8 * width - 1))

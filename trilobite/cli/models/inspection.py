@@ -7,6 +7,7 @@ primitives, for the sizes that are given (or usual ones where the model leaves t
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def facts(model: str) -> dict[str, Any]:
     from trilobite import inference
 
     path = Path(model)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ArgumentError(f"there is no file {model}", expected="a model file", remedy="check the path")
     graph: Any = inference.read(path).graph
     weights = {name: np.asarray(value) for name, value in graph.constants.items()}

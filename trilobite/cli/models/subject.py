@@ -6,6 +6,7 @@ and `run`. Files are read by `trilobite.inference`; a network of the zoo has the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ def open_model(name: str, target: Any = "cpu") -> Subject:
     """Whatever the word names: a file that is there, else a network of the zoo."""
     from trilobite.cli.networks import EXAMPLES
 
-    if Path(name).is_file():
+    if os.path.isfile(name):
         return FileSubject(Path(name), target)
     if name in EXAMPLES:
         return ZooSubject(name, target)

@@ -6,6 +6,7 @@ Enters: words of a command line. Leaves: lines for a person, or one JSON object 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -252,7 +253,7 @@ def compare(
     rows = [apart(name, np.asarray(left[name]), np.asarray(right[name]), tolerance) for name in left]
     agree = all(row["agrees"] for row in rows)
     deep: list[dict[str, Any]] = []
-    if Path(model).is_file() and (layers or not agree):
+    if os.path.isfile(model) and (layers or not agree):
         deep = layers_apart(model, targets, against, values, tolerance)
     begins = first_apart(deep)
     if json_:

@@ -58,7 +58,7 @@ def opened(path: Any) -> Iterator[Opened]:
     """A file that the user names; here links are the user's own and are followed."""
     where = os.fsdecode(os.fspath(path))
     with storage_errors("the file could not be opened", where, "a readable file"):
-        fd = os.open(where, _FLAGS)
+        fd = _descriptor(where, _FLAGS, None, where)
     try:
         yield _regular(fd, where)
     finally:
@@ -69,7 +69,7 @@ def open_inside(directory: int, name: str, where: str) -> Opened:
     """A file directly within an open directory. The caller closes it. Raises FileNotFoundError if it is not
     there."""
     try:
-        fd = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=directory)
+        fd = _descriptor(name, _FLAGS | os.O_NOFOLLOW, directory, where)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EMLINK):
             raise
@@ -84,6 +84,13 @@ def open_inside(directory: int, name: str, where: str) -> Opened:
     except BaseException:
         os.close(fd)
         raise
+
+
+def _descriptor(name: str, flags: int, directory: int | None, where: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=directory)
+    except ValueError:  # a zero byte, or half of a letter
+        raise corrupt("no file can have this name", repr(where), "a name of letters", "check it") from None
 
 
 def _regular(fd: int, where: str) -> Opened:

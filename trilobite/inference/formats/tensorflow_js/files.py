@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trilobite.framework.checkpoint.arrays import checked_bytes
+from trilobite.framework.checkpoint.durable import NotFoundError, storage_errors
 from trilobite.framework.checkpoint.refusal import corrupt, shown
 from trilobite.framework.checkpoint.sources import Source, open_inside
 from trilobite.inference.formats.mapped import Array, mapped, outside
@@ -65,13 +66,15 @@ class Shards(Mapping[str, Array]):
             raise corrupt(f"a shard is named {shown(name)}", self._where, "a file of the same folder")
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            file = open_inside(folder, name, os.path.join(self._folder, name))
+            place = os.path.join(self._folder, name)
+            with storage_errors("the shard could not be opened", place, "a readable file"):
+                file = open_inside(folder, name, place)
             try:
                 data = bytearray(file.size)
                 Source(file).fill(memoryview(data))
             finally:
                 os.close(file.fd)
-        except FileNotFoundError:
+        except NotFoundError:
             raise corrupt(
                 f"the shard {shown(name)} is missing", self._where, "all shards beside the text"
             ) from None
