@@ -60,7 +60,7 @@ def network(dtype: Any, seed: int = 0) -> tuple[Any, np.ndarray]:
         node("GlobalAveragePool", "join_r", "mean"), *on("mean", 0.021, -100 + shift),
         node("Reshape", "mean_r shape", "flat"),
         node("DequantizeLinear", "w3 w3_s w3_z", "v3"),
-        node("MatMul", "flat v3", "logits"), *on("logits", 0.05, shift),
+        node("MatMul", "flat v3", "logits"), *on("logits", 0.25, shift),
     ]  # fmt: skip
     found = model(nodes, {"x": (np.float32, [1, 5, 5, 6])}, ["logits_r", "join_q"], c)
     return found, (rng.standard_normal((1, 5, 5, 6)) * 2).astype(np.float32)
@@ -74,7 +74,7 @@ def test_a_network_is_within_a_step_of_what_is_written(dtype: Any) -> None:
     apart = np.abs(found["join_q"].astype(int) - meaning["join_q"].astype(int))
     assert apart.max() <= 1 and (apart != 0).mean() < 0.02
     assert len(np.unique(found["join_q"])) > 50
-    np.testing.assert_allclose(found["logits_r"], meaning["logits_r"], atol=0.0501)
+    np.testing.assert_allclose(found["logits_r"], meaning["logits_r"], atol=0.2501)
     text = cpu.program.steps[0].executable({"x": x}).stages["integers"]
     products = [line for line in text.splitlines() if "= conv" in line or "= dot" in line]
     assert len(products) == 3 and all("i32[" in line for line in products)
