@@ -7,6 +7,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, GradientError
 from trilobite.base.locations import user_location
@@ -158,6 +160,8 @@ def _sum_rightmost(value: Any, dim: int) -> Any:
 def check(owner: str, name: str, value: Any, holds: Any, expected: str) -> None:
     """A parameter that makes no sense is an error where its values are known."""
     found = bottom(value._read()) if isinstance(value, Tensor) else value
+    if isinstance(found, (bool, int, float)):
+        found = np.asarray(found)
     if hasattr(found, "flags") and not bool(holds(found).all()):
         raise ArgumentError(
             f"{owner}: {name} is {found.tolist() if found.size < 8 else f'a tensor of {found.shape}'}",

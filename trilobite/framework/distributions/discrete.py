@@ -94,6 +94,7 @@ class Binomial(_Trials):
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
+        check("Binomial", "total_count", total_count, lambda v: v >= 0, ">= 0")
         super().__init__(probs, logits)
         name, value = self._given
         self.total_count, value = broadcast(total_count, value)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from trilobite.base.wrong_use import explain_room
-from trilobite.framework.distributions.base import Distribution, broadcast, op, positive
+from trilobite.framework.distributions.base import Distribution, broadcast, check, op, positive
 from trilobite.framework.distributions.continuous import Cauchy, Exponential, Gamma, Uniform
 from trilobite.framework.distributions.discrete import OneHotCategorical, _Trials
 from trilobite.framework.distributions.transformed import TransformedDistribution
@@ -240,6 +240,7 @@ class NegativeBinomial(_Trials):
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
+        check("NegativeBinomial", "total_count", total_count, lambda v: v >= 0, ">= 0")
         super().__init__(probs, logits)
         self.total_count, value = broadcast(total_count, self._given[1])
         self._given = (self._given[0], value)
