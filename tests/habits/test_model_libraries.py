@@ -188,3 +188,91 @@ def test_operands_and_sizes_by_pytorchs_words() -> None:
     assert tb.std(input=y, dim=1).item() == pytest.approx(0.5**0.5)
     assert x.expand(size=(3, 2)).shape == tb.tile(x, dims=(3, 1)).shape == (3, 2)
     assert x.index_add(dim=0, index=tb.tensor([0]), source=y, alpha=2).tolist() == [[9.0, 4.0]]
+
+
+# -- leaves that were parts, results that go somewhere -----------------------------------------------------
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_part_of_the_data_becomes_a_leaf(jitted: bool) -> None:
+    """As equations of physics have it: the coordinates are columns of one array."""
+    data = tb.tensor(X)
+
+    def run() -> tuple[tb.Tensor, tb.Tensor]:
+        x, t = data[:, :1].requires_grad_(), data[:, 1:2]
+        t.requires_grad = True
+        (slope,) = tb.autograd.grad((x**3 * t).sum(), x, create_graph=True)
+        (mixed,) = tb.autograd.grad(slope.sum(), t)
+        return slope, mixed
+
+    slope, mixed = (tb.jit(run) if jitted else run)()
+    np.testing.assert_allclose(slope.detach().numpy(), 3 * X[:, :1] ** 2 * X[:, 1:2])
+    np.testing.assert_allclose(mixed.detach().numpy(), 3 * X[:, :1] ** 2)
+    assert not data.requires_grad
+
+
+def test_what_requires_a_gradient_may_be_asked_to() -> None:
+    w = tb.tensor(X, requires_grad=True)
+    part = w[0].requires_grad_()
+    part.sum().backward()
+    assert w.grad.numpy()[0].tolist() == [1.0, 1.0, 1.0] and not part.is_leaf
+    with pytest.raises(tb.errors.GradientError, match="leaves only"):
+        part.requires_grad_(False)
+
+
+INTO: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
+    "max of two": (lambda x, y, **k: tb.max(x, y, **k), lambda: np.maximum(X, X.T)),
+    "max along": (lambda x, y, **k: tb.max(x, 1, **k), lambda: (X.max(1), X.argmax(1))),
+    "min along": (
+        lambda x, y, **k: tb.min(x, dim=0, keepdim=True, **k),
+        lambda: (X.min(0)[None], X.argmin(0)[None]),
+    ),
+    "sort": (lambda x, y, **k: tb.sort(x, dim=1, **k), lambda: (np.sort(X, 1), np.argsort(X, 1))),
+    "cummax": (lambda x, y, **k: tb.cummax(x, 1, **k)[:1], lambda: (np.maximum.accumulate(X, 1),)),
+    "std": (lambda x, y, **k: tb.std(x, dim=1, **k), lambda: X.std(1, ddof=1)),
+    "addmm": (lambda x, y, **k: tb.addmm(x, x, y, beta=2, **k), lambda: 2 * X + X @ X.T),
+    "addcmul": (lambda x, y, **k: tb.addcmul(x, x, y, value=3, **k), lambda: X + 3 * X * X.T),
+    "entr": (lambda x, y, **k: tb.special.entr(x * 0 + 2, **k), lambda: np.full((3, 3), -2 * np.log(2))),
+    "add": (lambda x, y, **k: tb.add(x, y, **k), lambda: X + X.T),
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_results_go_where_out_says(name: str) -> None:
+    call, wanted = INTO[name]
+    x = tb.tensor(X)
+    found = wanted() if isinstance(wanted(), tuple) else (wanted(),)
+    if name == "cummax":
+        rooms: Any = (tb.full((3, 3), 7.0, dtype=tb.float64), tb.full((3, 3), 7))
+    else:
+        rooms = tuple(
+            tb.full(w.shape, 7, dtype=tb.int64 if w.dtype == np.int64 else tb.float64) for w in found
+        )
+    call(x, x.T, out=rooms if len(rooms) > 1 else rooms[0])
+    for room, w in zip(rooms, found, strict=False):
+        np.testing.assert_allclose(room.numpy(), w)
+    assert call(x, x.T, out=None) is not None
+
+
+def test_normal_draws_go_where_out_says() -> None:
+    room = tb.zeros(3, 3, dtype=tb.float64)
+    tb.manual_seed(3)
+    tb.normal(tb.tensor(X), 0.0, out=room)
+    np.testing.assert_array_equal(room.numpy(), X)
+
+
+def test_lists_of_tensors() -> None:
+    xs, ys = [tb.tensor(X), tb.tensor(X[0])], [tb.tensor(X.T), tb.tensor(X[1])]
+    np.testing.assert_allclose(
+        [n.item() for n in tb._foreach_norm(xs, ord=1)], [np.abs(X).sum(), np.abs(X[0]).sum()]
+    )
+    sums = tb._foreach_addcmul(xs, ys, ys, [2.0, 3.0])
+    np.testing.assert_allclose(sums[0].numpy(), X + 2 * X.T**2)
+    np.testing.assert_allclose(sums[1].numpy(), X[0] + 3 * X[1] ** 2)
+    tb._foreach_addcdiv_(xs, ys, ys, 0.5)
+    np.testing.assert_allclose(xs[0].numpy(), X + 0.5)
+
+
+def test_collate_is_below_utils() -> None:
+    collate = tb.utils.data._utils.collate
+    assert collate.default_collate([1, 2]).tolist() == [1, 2]

@@ -119,6 +119,21 @@ def lamb(p, g, s, t, *, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0,
     return p - lr * (length / reach if length > 0 and reach > 0 else 1.0) * step
 
 
+def rprop(p, g, s, t, *, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50.0), maximize=False):
+    g = -g if maximize else g
+    kept, size = np.sign(g * s.get("g", 0.0)), s.get("size", np.full(p.shape, lr))
+    size = np.where(kept > 0, size * etas[1], np.where(kept < 0, size * etas[0], size))
+    s["size"] = np.clip(size, *step_sizes)
+    s["g"] = np.where(kept < 0, 0.0, g)
+    return p - np.sign(s["g"]) * s["size"]
+
+
+def asgd(p, g, s, t, *, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0, maximize=False):
+    g = _descend(p, g, weight_decay, maximize)
+    eta = lr / (1 + lambd * lr * (t - 1)) ** alpha
+    return p * (1 - lambd * eta) - eta * g
+
+
 _ADAGRAD = {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.03, "initial_accumulator_value": 0.5}
 _RMSPROP = {"lr": 0.01, "alpha": 0.9, "momentum": 0.7, "centered": True, "weight_decay": 0.02, "eps": 1e-4}
 _ADAM = {
@@ -148,6 +163,18 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "adamw amsgrad": ("AdamW", adamw, {"lr": 0.02, "weight_decay": 0.2, "amsgrad": True}),
     "lion": ("Lion", lion, {"lr": 0.01}),
     "lion decay": ("Lion", lion, _LION),
+    "rprop": ("Rprop", rprop, {}),
+    "rprop sizes": (
+        "Rprop",
+        rprop,
+        {"lr": 0.1, "etas": (0.3, 1.7), "step_sizes": (0.02, 0.3), "maximize": True},
+    ),
+    "asgd": ("ASGD", asgd, {}),
+    "asgd falls": (
+        "ASGD",
+        asgd,
+        {"lr": 0.05, "lambd": 0.3, "alpha": 0.6, "weight_decay": 0.02, "maximize": True},
+    ),
     "lamb": ("LAMB", lamb, {"lr": 0.02}),
     "lamb decay": ("LAMB", lamb, {"lr": 0.02, "weight_decay": 0.05, "betas": (0.8, 0.9), "eps": 1e-3}),
 }

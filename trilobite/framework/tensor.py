@@ -245,9 +245,10 @@ class Tensor(Attached):
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Make `backward()` collect a gradient here (or stop it)."""
-        if flag == self.requires_grad and self.is_leaf:
+        if flag == self.requires_grad:
             return self
-        if flag and is_detached(self):  # a leaf is a tensor of its own: it leaves the memory it looked at
+        if flag and self._view is not None and (is_detached(self) or not self.requires_grad):
+            # A leaf is a tensor of its own: it leaves the memory it looked at.
             self._cell, self._view = Cell(copied(self._read())), None
         if self._view is not None or not self.is_leaf:
             raise GradientError(

@@ -327,8 +327,13 @@ def foreach(name: str) -> Any:
     method = name.removeprefix("_foreach_")
 
     def each(first: Sequence[Any], *rest: Any, **kwargs: Any) -> Any:
+        if method == "norm" and "ord" in kwargs:
+            kwargs["p"] = kwargs.pop("ord")
+
         def row(i: int) -> Any:
             operands = [r[i] if isinstance(r, (list, tuple)) else r for r in rest]
+            if len(operands) == 3 and method.startswith("addc"):  # factors behind the operands
+                return getattr(first[i], method)(*operands[:2], value=operands[2])
             return getattr(first[i], method)(*operands, **kwargs)
 
         out = tuple(row(i) for i in range(len(first)))

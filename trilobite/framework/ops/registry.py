@@ -140,6 +140,9 @@ def tensor_op(
     def enter(fn: F) -> F:
         label = name or fn.__name__.rstrip("_")
         public = replayed(_bilingual(fn)) if plan else _bilingual(fn)
+        words = Words(fn)
+        if plan and not (words.known or words.more or words.has_out):
+            public = heeding_out(public)
         register(
             label, remembered(public) if view else public, group, (label,) if methods is None else methods
         )
@@ -224,6 +227,23 @@ def into(out: Any, found: Any) -> Any:
     return out.copy_(found) if out.shape == found.shape else _misfit(out, found)
 
 
+def given_out(kwargs: dict[str, Any], public: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A call without its `out=`, and the result written there."""
+    out = kwargs.pop("out")
+    found = public(*args, **kwargs)
+    return found if out is None else into(out, found)
+
+
+def heeding_out(public: Callable[..., Any]) -> Callable[..., Any]:
+    """`public`, which has no words of its own, also with `out=`."""
+
+    @wraps(public)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return given_out(kwargs, public, args) if "out" in kwargs else public(*args, **kwargs)
+
+    return call
+
+
 def _misfit(out: Any, found: Any) -> Any:
     raise ShapeError(
         f"out= of shape {tuple(out.shape)} for a result of shape {tuple(found.shape)}",
@@ -246,8 +266,8 @@ def _bilingual(fn: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = words.placed(args, kwargs)
             if kwargs:
                 args, kwargs = words.told(args, kwargs)
-                if kwargs.get("out") is not None and not words.has_out:
-                    return into(kwargs.pop("out"), public(*args, **kwargs))
+                if "out" in kwargs and not words.has_out:
+                    return given_out(kwargs, public, args)
             return fn(*args, **kwargs)
         except RAW as error:
             raise_explained(error, fn, args, kwargs, fn.__name__)
@@ -270,9 +290,7 @@ def lift(
         if kwargs:
             args, kwargs = words.told(args, kwargs)
             if "out" in kwargs and not words.has_out:
-                out = kwargs.pop("out")
-                found = public(*args, **kwargs)
-                return found if out is None else into(out, found)
+                return given_out(kwargs, public, args)
         elif short is not None and len(args) == short_of and type(first := bare(args[0])) is np.ndarray:
             found = short(first) if short_of == 1 else short(first, args[1])
             if found is not None:

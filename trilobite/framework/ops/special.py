@@ -11,7 +11,7 @@ from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError
 from trilobite.base.locations import user_location
 from trilobite.base.wrong_use import explain_room
-from trilobite.framework.ops.registry import operators
+from trilobite.framework.ops.registry import heeding_out, operators
 from trilobite.framework.ops.shaping import handle
 from trilobite.framework.tensor import Tensor
 
@@ -202,6 +202,8 @@ def multigammaln(x: Any, p: int) -> Tensor:
     return total  # type: ignore[no-any-return]
 
 
+for _name in "entr xlog1py ndtr ndtri log_ndtr i0 i0e i1 i1e polygamma multigammaln".split():
+    globals()[_name] = heeding_out(globals()[_name])
 mvlgamma = multigammaln
 
 

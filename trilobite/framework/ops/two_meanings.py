@@ -25,7 +25,7 @@ from trilobite.base.locations import user_location
 from trilobite.framework.ops import equality, shaping
 from trilobite.framework.ops.axes import axis_in, size_in
 from trilobite.framework.ops.pairs import Pair
-from trilobite.framework.ops.registry import methods, operators
+from trilobite.framework.ops.registry import given_out, methods, operators
 from trilobite.framework.ops.sorting import extremes, in_order, one_each
 from trilobite.framework.replay.plans import planned
 from trilobite.framework.tensor import Tensor, wrap
@@ -57,12 +57,14 @@ def _replace(name: str, public: Public, *also: str, method: Public | None = None
 
 
 def _by_word(public: Public) -> Public:
-    """The first operand may come as PyTorch's `input=`."""
+    """The first operand may come as PyTorch's `input=`, and a result may go where `out=` says."""
 
     @wraps(public)
     def called(*args: Any, **kwargs: Any) -> Any:
         if not args and "input" in kwargs:
             args = (kwargs.pop("input"),)
+        if "out" in kwargs:
+            return given_out(kwargs, public, args)
         return public(*args, **kwargs)
 
     return called

@@ -12,6 +12,7 @@ from trilobite.framework.optim.adafactor import Adafactor
 from trilobite.framework.optim.adagrad import Adagrad
 from trilobite.framework.optim.adam import Adam, AdamW
 from trilobite.framework.optim.adam_kin import Adadelta, Adamax, NAdam, RAdam
+from trilobite.framework.optim.asgd import ASGD
 from trilobite.framework.optim.averaging import (
     ExponentialMovingAverage,
     ParameterAverage,
@@ -26,6 +27,7 @@ from trilobite.framework.optim.lion import Lion
 from trilobite.framework.optim.optimizer import Optimizer
 from trilobite.framework.optim.plateau import ReduceLROnPlateau
 from trilobite.framework.optim.rmsprop import RMSprop
+from trilobite.framework.optim.rprop import Rprop
 from trilobite.framework.optim.scaler import GradScaler
 from trilobite.framework.optim.schedule import Schedule
 from trilobite.framework.optim.schedules import (
@@ -45,7 +47,8 @@ from trilobite.framework.optim.sgd import SGD
 
 __all__ = [
     "SGD", "Adagrad", "RMSprop", "Adam", "AdamW",
-    "NAdam", "RAdam", "Adamax", "Adadelta", "Adafactor", "Lion", "LAMB", "LBFGS", "Optimizer",
+    "NAdam", "RAdam", "Adamax", "Adadelta", "Adafactor", "Lion", "LAMB", "LBFGS", "ASGD", "Rprop",
+    "Optimizer",
     "Schedule", "LambdaLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR",
     "PolynomialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SWALR",
     "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau",

@@ -270,6 +270,9 @@ class Optimizer(StepHooks, Guarded):
             prepared[key] = out
         return out
 
+    def _patch_step_function(self) -> None:
+        """Called by optimisers around others, without groups of their own. Steps have hooks anyway."""
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill those that are there with zeros."""
         with no_grad():

@@ -5,6 +5,7 @@ The numbers are those of `draws`; here are only the other spellings. `tb.random`
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from trilobite.base.wrong_use import explain_room
 from trilobite.framework.devices import check_device
 from trilobite.framework.modes import no_grad
 from trilobite.framework.ops.creation import without_meaning
-from trilobite.framework.ops.registry import operators
+from trilobite.framework.ops.registry import given_out, operators
 from trilobite.framework.random import draws
 from trilobite.framework.random.continuous import normal_value, uniform_value
 from trilobite.framework.random.generator import Generator, key_of
@@ -131,6 +132,8 @@ def normal(
     mean: Any = (), std: Any = None, size: Any = None, *, generator: Generator | None = None, **settings: Any
 ) -> Tensor:
     """PyTorch's normal(mean, std, size), of numbers or tensors; with a shape first, tb.random.normal."""
+    if "out" in settings:
+        return given_out(settings, partial(normal, mean, std, size, generator=generator), ())  # type: ignore[no-any-return]
     spread = 1.0 if std is None else std
     if isinstance(mean, (tuple, list)) or "shape" in settings:
         if isinstance(size, (int, float)):  # tb.random.normal(shape, mean, std)
