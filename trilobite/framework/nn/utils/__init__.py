@@ -14,7 +14,7 @@ from trilobite.base.wrong_use import explain_room
 from trilobite.framework.modes import no_grad
 from trilobite.framework.nn import packing as rnn
 from trilobite.framework.nn.skeleton import functional_call
-from trilobite.framework.nn.utils import parametrizations, parametrize, stateless
+from trilobite.framework.nn.utils import parametrizations, parametrize, prune, stateless
 from trilobite.framework.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from trilobite.framework.nn.utils.normed import (
     remove_spectral_norm,
@@ -29,6 +29,7 @@ from trilobite.framework.tensor import Tensor
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "functional_call", "fuse_conv_bn_eval",
     "fuse_linear_bn_eval", "get_total_norm", "parameters_to_vector", "parametrizations", "parametrize",
+    "prune",
     "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init", "spectral_norm", "stateless",
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
