@@ -35,14 +35,15 @@ class Flow(Memory):
 
     def loop(
         self, start: Index, stop: Index, step: Index = 1, carried: Sequence[Value] = (), name: str = "i",
-        mark: str = "",
+        mark: str = "", as_written: bool = False,
     ) -> Loop:  # fmt: skip
         """`with t.loop(0, n, 8, carried=[zero]) as loop:` runs for loop.index = start, start+step, ... below
         stop. `loop.values` are the carried values at the top of the body; the body calls
         `loop.next(...)` with their successors; afterwards `loop.results` are their last values. A `mark` is
-        what its branch back says to LLVM.
+        what its branch back says to LLVM. `as_written`: addresses stay as the body makes them from the
+        index; on x86 LLVM else looks for better ones, which takes long in a body of many and finds none.
         """
-        return Loop(self, start, stop, step, tuple(carried), name, mark)
+        return Loop(self, start, stop, step, tuple(carried), name, mark, as_written)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
@@ -106,9 +107,10 @@ class Loop:
 
     def __init__(
         self, text: Flow, start: Index, stop: Index, step: Index, carried: tuple[Value, ...], name: str,
-        mark: str,
+        mark: str, as_written: bool,
     ) -> None:  # fmt: skip
         self._text, self._carried, self._name, self._mark = text, carried, name, mark
+        self._opaque = as_written and text.host.triple.startswith("x86_64")
         self._start, self._stop, self._step = (
             v if isinstance(v, Value) else constant("i64", v) for v in (start, stop, step)
         )
@@ -155,7 +157,10 @@ class Loop:
         if kind is not None or self._once:
             return
         t = self._text
-        nexts = (t.add(self.index, self._step), *self._next)
+        after = t.add(self.index, self._step)
+        if self._opaque:  # what is frozen is no known function of the rounds
+            after = t.define("i64", f"freeze i64 {after}")
+        nexts = (after, *self._next)
         starts = (self._start, *self._carried)
         phis = zip((self.index, *self.values), starts, nexts, strict=True)
         for i, (phi, first, later) in enumerate(phis):

@@ -83,12 +83,12 @@ class RegisterTile:
 
 def through_depth(
     t: Text, whole: Value, count: Value, unroll: int, carried: list[Value], step: Step,
-    names: tuple[str, str] = ("k", "k"),
+    names: tuple[str, str] = ("k", "k"), as_written: bool = False,
 ) -> list[Value]:  # fmt: skip
     """All of depth: `unroll` at once up to `whole`, then one by one."""
     pieces = ((t.constant("i64", 0), whole, unroll, names[0]), (whole, count, 1, names[1]))
     for first, last, steps, name in pieces if unroll > 1 else pieces[:1]:
-        with t.loop(first, last, steps, carried, name) as loop:
+        with t.loop(first, last, steps, carried, name, as_written=as_written) as loop:
             loop.next(*step(loop.values, loop.index, steps))
         carried = loop.results
     return carried
@@ -173,7 +173,9 @@ class GatheredTile(RegisterTile):
                 return self._steps(rows, at, carried, steps)
 
             carried = [weights, *tap.values]
-            found = through_depth(t, whole, channels, unroll, carried, step, ("deep", "rest"))
+            found = through_depth(
+                t, whole, channels, unroll, carried, step, ("deep", "rest"), as_written=True
+            )
             tap.next(*found[1:])
         count = self.rows * self.vectors
         return [reduce(t.add, tap.results[i::count]) for i in range(count)]
