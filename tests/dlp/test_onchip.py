@@ -19,6 +19,7 @@ from trilobite.ir.graph import Graph
 from trilobite.ir.primitive import table
 from trilobite.ir.transforms.record import record_graph
 from trilobite.ir.types import TensorType
+from trilobite.processor.lang.ir import Buffer
 from trilobite.processor.machine import Machine, load_machine
 
 Array = np.ndarray[Any, Any]
@@ -284,7 +285,7 @@ def test_what_is_prefetched_lies_where_no_value_is(seed: int) -> None:
 
 def test_parts_are_taken_as_long_as_values_are_there() -> None:
     graph, _ = _block((1, 64, 28, 28), 64, 1)
-    near = onchip.Near(parts=onchip._in_parts(100 << 10))
+    near = onchip.Near(parts=onchip._in_parts(Buffer("near", "sram", 100 << 10, offset=0, handed=True)))
     assert [(b.offset, b.bytes) for b in near.parts][-1] == (96 << 10, 4 << 10)
     assert sum(b.bytes for b in near.parts) == 100 << 10
     for e in graph.equations:

@@ -253,7 +253,7 @@ def cycles_ahead(call: Call) -> int:
     if call.plan is None or not can_lead(call.plan):
         return 0
     spent = max(4, last_step(call.plan))
-    return rounded(max(spent, call.alone) if call.is_still else spent)
+    return max(spent, call.alone) if call.is_still else spent
 
 
 def can_come_early(plan: Plan) -> bool:
@@ -374,6 +374,6 @@ def _operands(plan: Plan) -> list[int]:
 def _is_given(a: Assembler, v: Var) -> bool:
     """An input or a constant: nothing in the program writes it."""
     place = a.env[v].place
-    if place is None or place.space in ("arena", "near"):
+    if place is None or place.space in ("arena", "nram", "sram"):
         return False
     return place.space == "kept" or place.index >= len(a.graph.outputs)

@@ -47,7 +47,7 @@ def pointer_of(a: Assembler, at: At) -> Value:
     if at.pointer is not None:
         return at.pointer
     assert at.place is not None
-    known = {"arena": a.base, "kept": a.block, "near": a.near_base}.get(at.place.space)
+    known = {"arena": a.base, "kept": a.block, **a.near_bases}.get(at.place.space)
     return a.w.at(known or a.argument(1 + at.place.index), at.place.offset)
 
 

@@ -30,11 +30,15 @@ from trilobite.processor.lang.ir import Value
 @dataclass(frozen=True)
 class Home:
     """Where on chip a tensor lies from one group to the next: whole in one memory, or cut into parts of
-    `part` bytes, one in the SRAM of each cluster, in order. All lie equally far from where theirs begins."""
+    `part` bytes, one in the SRAM of each cluster, in order. All lie equally far from where theirs begins.
+
+    `blocks`: an image whose rows and columns are cut into so many parts each; every core has one block, all
+    its channels, in its own NRAM. Clusters have rows of blocks. Strides are those within a block."""
 
     space: Literal["nram", "sram"]
     clusters: int = 1
     part: int = 0
+    blocks: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,9 @@ def row_major(shape: Sequence[int], dtype: DType) -> Tensor:
 @dataclass(frozen=True)
 class Place:
     """Where a value begins: a byte of the program's arena, of the block that was loaded with the program, of
-    what argument number `index` points at, or of the memory that keeps values on chip."""
+    what argument number `index` points at, or of memories that keep values on chip, whole or in blocks."""
 
-    space: Literal["arena", "kept", "argument", "near"]
+    space: Literal["arena", "kept", "argument", "nram", "sram"]
     index: int = 0
     offset: int = 0
 

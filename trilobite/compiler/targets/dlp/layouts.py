@@ -55,7 +55,10 @@ class Layout:
         return self.orders.get(v, row_major(len(v.type.shape)))
 
     def strides(self, v: Var) -> tuple[int, ...]:
-        return strides_in(extents(v), self.order(v))
+        shape, home = extents(v), self.homes.get(v)
+        if home is not None and home.blocks is not None:
+            shape = (*shape[:2], *(n // parts for n, parts in zip(shape[2:], home.blocks, strict=True)))
+        return strides_in(shape, self.order(v))
 
     @property
     def key(self) -> tuple[object, ...]:

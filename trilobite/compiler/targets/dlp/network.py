@@ -75,7 +75,9 @@ class Assembler:
         self.region_of: dict[Var, Graph] = {}
         self.current, self.waiting = graph, list[Call]()
         self.place = UNKNOWN  # of the equation whose operands are being arranged
-        is_near = self.near.buffer is not None and self.near.buffer.space == "nram"
+        self.near_bases = dict[str, Value]()  # of what stays on chip
+        whole = self.near.buffer  # parts of it, where there are any, stand among the buffers of calls
+        is_near = whole is not None and whole.space == "nram" and not self.near.parts
         self.handing = Handing(machine, is_near)
         self.ahead = ahead and machine.interlock != "ranges"
 
@@ -99,8 +101,9 @@ class Assembler:
         if v in self.results:
             self.env[v] = At(Place("argument", self.results[v]))
             return
-        if v in self.near.homes:
-            self.env[v] = At(Place("near", 0, self.near.offsets[v]))
+        place = self.near.place(v)
+        if place is not None:
+            self.env[v] = At(place)
             return
         self.env[v] = At(Place("arena", 0, self.arena.take(bytes_of(v))))
         self.owner[v] = v
@@ -150,7 +153,6 @@ class Assembler:
 
     base: Value  # of the arena
     block: Value  # of what is loaded with the program
-    near_base: Value | None = None  # of what stays on chip
 
     def _forget_copies(self, family: Sequence[Var]) -> None:
         """Copies of a value go with it."""
@@ -226,7 +228,7 @@ class Assembler:
 
     def _reorder(self, v: Var, copy: Var) -> None:
         """A call that copies a value into another order."""
-        assert v not in self.near.homes and copy not in self.near.homes, "only contractions read on chip"
+        assert self.near.home(v) is self.near.home(copy) is None, "only contractions read on chip"
         shape, item = extents(v), v.type.dtype.itemsize
         strides = strides_in(shape, self.order(v)), strides_in(shape, self.order(copy))
         key = ("reorder", shape, item, strides)
@@ -253,7 +255,7 @@ class Assembler:
         chosen = [inputs[i] for i in operands_of(kind, region)]
         self.setting.machine = self.near.machine_of(self.machine, e)
         pairs = (*zip(region.inputs, inputs, strict=True), *zip(region.outputs, outputs, strict=True))
-        homes = {v: self.near.homes[w] for v, w in pairs if w in self.near.homes}
+        homes = {v: home for v, w in pairs if (home := self.near.home(w)) is not None}
         layout, room = Layout(known, homes), self.setting.machine
         call = Call(kind, region, layout, [*chosen, *outputs], e.location, room)
         call.beside = () if call.is_passive else self.near.parts_of(e)
@@ -363,15 +365,14 @@ class Assembler:
             w.b.block = stay
             w.b.ret()
             w.b.block = go
-        if self.near.buffer is not None:
-            self.near_base = w.b.address(self.module.add_buffer(self.near.buffer))
+        self.near_bases = {b.space: w.b.address(self.module.add_buffer(b)) for b in self.near.buffers}
         first = len(self.graph.outputs)
         self.base, self.block = self.argument(0), self.argument(1 + first + len(self.graph.inputs))
         for i, v in enumerate(self.graph.inputs):
             self.env[v] = At(Place("argument", first + i))
         made = {v for e in self.graph.equations for v in e.outputs}
         for i, v in enumerate(self.graph.outputs):
-            if v in made and v not in self.near.homes:
+            if v in made and self.near.home(v) is None:
                 self.results.setdefault(v, i)
         self.run(self.graph)
         self._copy_results()

@@ -8,22 +8,22 @@ of a value each, cut along its rows; a single core keeps values in NRAM. Everyth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
 from trilobite.compiler.targets.dlp.arena import Arena
-from trilobite.compiler.targets.dlp.contraction import accepts
+from trilobite.compiler.targets.dlp.blocks import blocks_of_values
+from trilobite.compiler.targets.dlp.contracted import contracted, is_like, is_move, readers_of
 from trilobite.compiler.targets.dlp.contraction.mapping import aligned
 from trilobite.compiler.targets.dlp.contraction.sharing import is_connected
 from trilobite.compiler.targets.dlp.expand.windows import pooling_of
-from trilobite.compiler.targets.dlp.groups import ContractionPlan, contraction_plan
-from trilobite.compiler.targets.dlp.interfaces import Home
+from trilobite.compiler.targets.dlp.interfaces import Home, Place
 from trilobite.compiler.targets.dlp.kernels.pooling import can_stay
 from trilobite.compiler.targets.dlp.layouts import Order, result_order, row_major, wanted_orders
 from trilobite.compiler.targets.dlp.parts import bytes_of
-from trilobite.compiler.targets.dlp.problems import convolution_of, is_planar, product_of, result_groups
+from trilobite.compiler.targets.dlp.problems import result_groups
 from trilobite.compiler.targets.dlp.shapes import extents
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.processor.lang.ir import Buffer
@@ -45,16 +45,35 @@ class Near:
     offsets: dict[Var, int] = field(default_factory=dict)
     taken: dict[Var, int] = field(default_factory=dict)
     buffer: Buffer | None = None
-    parts: tuple[Buffer, ...] = ()  # of a buffer in SRAM, in order
+    parts: tuple[Buffer, ...] = ()  # of a buffer, in the order in which values take them
+    blocks: Near | None = None  # beside values in SRAM: those of which every core has a block in its NRAM
+
+    def home(self, v: Var) -> Home | None:
+        found = self.homes.get(v)
+        return self.blocks.home(v) if found is None and self.blocks is not None else found
+
+    def place(self, v: Var) -> Place | None:
+        if v in self.homes:
+            return Place(self.homes[v].space, 0, self.offsets[v])
+        return self.blocks.place(v) if self.blocks is not None else None
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Of all memories that keep values."""
+        own = [] if self.buffer is None else [self.buffer]
+        return own if self.blocks is None else own + self.blocks.buffers
 
     def parts_of(self, e: Equation) -> tuple[Buffer, ...]:
         """Those that hold something while a group runs, or while others run behind it that leave WRAM and
         SRAM alone: these do not say what they need."""
         taken = self.taken.get(e.outputs[0]) if e.outputs else None
-        return tuple(b for b in self.parts if taken is None or (b.offset or 0) < taken)
+        own = tuple(b for n, b in enumerate(self.parts) if taken is None or n * GRAIN < taken)
+        return own if self.blocks is None else own + self.blocks.parts_of(e)
 
     def machine_of(self, machine: Machine, e: Equation | None = None) -> Machine:
         """The machine with the memory that is left to a group."""
+        if self.blocks is not None:
+            machine = self.blocks.machine_of(machine, e)
         if self.buffer is not None and self.buffer.space == "sram":
             kib = -(-self.buffer.bytes // 1024)
             return replace(machine, sram=replace(machine.sram, reserved_kib=machine.sram.reserved_kib + kib))
@@ -70,41 +89,98 @@ def near_values(graph: Graph, machine: Machine, cores: int) -> Near:
     memory = _memory(machine, cores)
     if memory is None:
         return Near()
-    readers, others = _readers(graph), _others(graph, machine)
-    last = {v: i for i, e in enumerate(graph.equations) for v in e.inputs}
-    last |= dict.fromkeys(graph.outputs, len(graph.equations) - 1)
-    arena, ends, taken = Arena(), dict[int, list[Var]](), dict[Var, int]()
-    homes, offsets = dict[Var, Home](), dict[Var, int]()
+    if memory.space == "nram":
+        return _near_core(graph, machine, memory)
+    found = blocks_of_values(graph, machine, memory.clusters)
+    blocks = _near_blocks(graph, machine, found) if found else Near()
+    readers = readers_of(graph)
+
+    def home(e: Equation, v: Var) -> Home | None:
+        if v in graph.outputs or v in blocks.homes:
+            return None
+        return _home(e, v, readers.get(v, ()), machine, memory, False)
+
+    made = _placed(graph, memory.room, home)
+    if not made.homes:
+        return blocks
+    whole = Buffer("near", "sram", made.peak, offset=0, handed=True)
+    own = Near(made.homes, made.offsets, _behind(graph, made.taken), whole, _in_parts(whole))
+    return replace(own, blocks=blocks) if blocks.homes else own
+
+
+def _near_core(graph: Graph, machine: Machine, memory: _Memory) -> Near:
+    """Of a single core: what lies whole in its NRAM."""
+    readers, among = readers_of(graph), _Among(graph, machine)
+
+    def home(e: Equation, v: Var) -> Home | None:
+        is_result = v in graph.outputs
+        if not among(e, v) or (is_result and not _is_cut(e, v, machine)):
+            return None
+        return _home(e, v, readers.get(v, ()), machine, memory, is_result)
+
+    made = _placed(graph, memory.room, home)
+    return _in_nram(made, machine, "near") if made.homes else Near()
+
+
+def _near_blocks(graph: Graph, machine: Machine, found: Mapping[Var, Home]) -> Near:
+    """Of many cores: values that lie in blocks in their NRAMs."""
+    among = _Among(graph, machine)
+    made = _placed(graph, _room(machine, "nram"), lambda e, v: found.get(v) if among(e, v) else None)
+    if not made.homes:
+        return Near()
+    near = _in_nram(made, machine, "blocks")
+    assert near.buffer is not None
+    return replace(near, taken=_behind(graph, near.taken), parts=_in_parts(near.buffer))
+
+
+def _in_nram(made: _Placed, machine: Machine, name: str) -> Near:
+    size, end = made.peak, room_of(machine, "nram")
+    back = {v: size - at - aligned(_size(v, made.homes[v])) for v, at in made.offsets.items()}
+    return Near(made.homes, back, made.taken, Buffer(name, "nram", size, offset=end - size, handed=True))
+
+
+@dataclass
+class _Placed:
+    """Homes, where they begin, bytes that are taken while the group of a value runs, and at most."""
+
+    homes: dict[Var, Home] = field(default_factory=dict)
+    offsets: dict[Var, int] = field(default_factory=dict)
+    taken: dict[Var, int] = field(default_factory=dict)
+    peak: int = 0
+
+
+def _placed(graph: Graph, room: int, home_of: Callable[[Equation, Var], Home | None]) -> _Placed:
+    """Values that have a home, in the order in which they are made, as long as there is room."""
+    last, arena, ends, made = _last_readers(graph), Arena(), dict[int, list[Var]](), _Placed()
     for i, e in enumerate(graph.equations):
         for v in e.outputs:
-            home = None
-            if v not in graph.outputs or (memory.space == "nram" and _is_cut(e, v, machine)):
-                home = _home(e, v, readers.get(v, ()), machine, memory, v in graph.outputs)
-            size = 0 if home is None else _size(v, home)
-            among = memory.space == "sram" or (v in last and others[last[v]] == others[i])
-            if home is None or not among or not arena.has_room(size, memory.room):
+            home = home_of(e, v)
+            if home is None or not arena.has_room(_size(v, home), room):
                 continue
-            homes[v], offsets[v] = home, arena.take(size)
+            made.homes[v], made.offsets[v] = home, arena.take(_size(v, home))
             ends.setdefault(last[v], []).append(v)
         if e.outputs:
-            taken[e.outputs[0]] = -(-arena.top // GRAIN) * GRAIN
+            made.taken[e.outputs[0]] = -(-arena.top // GRAIN) * GRAIN
         for v in ends.pop(i, ()):
-            arena.give(offsets[v], _size(v, homes[v]))
-    if not homes:
-        return Near()
-    size, end = arena.peak, room_of(machine, memory.space)
-    if memory.space == "sram":
-        whole = Buffer("near", "sram", size, offset=0, handed=True)
-        return Near(homes, offsets, _behind(graph, taken), whole, _in_parts(size))
-    back = {v: size - offset - aligned(bytes_of(v)) for v, offset in offsets.items()}
-    return Near(homes, back, taken, Buffer("near", "nram", size, offset=end - size, handed=True))
+            arena.give(made.offsets[v], _size(v, made.homes[v]))
+    made.peak = arena.peak
+    return made
 
 
-def _in_parts(size: int) -> tuple[Buffer, ...]:
-    starts = range(0, size, GRAIN)
-    return tuple(
-        Buffer(f"near.{at // GRAIN}", "sram", min(GRAIN, size - at), offset=at, handed=True) for at in starts
-    )
+def _last_readers(graph: Graph) -> dict[Var, int]:
+    last = {v: i for i, e in enumerate(graph.equations) for v in e.inputs}
+    return last | dict.fromkeys(graph.outputs, len(graph.equations) - 1)
+
+
+def _in_parts(whole: Buffer) -> tuple[Buffer, ...]:
+    """In the order in which values take them: from the beginning of SRAM, from the end of NRAM."""
+    size, first = whole.bytes, whole.offset or 0
+    found = []
+    for number, at in enumerate(range(0, size, GRAIN)):
+        some = min(GRAIN, size - at)
+        offset = first + at if whole.space == "sram" else first + size - at - some
+        found.append(Buffer(f"{whole.name}.{number}", whole.space, some, offset=offset, handed=True))
+    return tuple(found)
 
 
 def _behind(graph: Graph, taken: dict[Var, int]) -> dict[Var, int]:
@@ -120,14 +196,20 @@ def _behind(graph: Graph, taken: dict[Var, int]) -> dict[Var, int]:
     return found
 
 
-def _others(graph: Graph, machine: Machine) -> list[int]:
-    """Of each equation how many up to it are groups that may want all of NRAM."""
-    found, count = list[int](), 0
-    for e in graph.equations:
-        is_nothing = e.primitive.name == "constant" or e.attributes["kind"] == "alias"
-        count += not is_nothing and _plan(e, machine) is None
-        found.append(count)
-    return found
+class _Among:
+    """Is a value read by groups alone that follow its own without others between, which may want all of
+    NRAM?"""
+
+    def __init__(self, graph: Graph, machine: Machine) -> None:
+        self.last, self.others, count = _last_readers(graph), dict[int, int](), 0
+        self.number = {id(e): i for i, e in enumerate(graph.equations)}
+        for i, e in enumerate(graph.equations):
+            is_nothing = e.primitive.name == "constant" or e.attributes["kind"] == "alias"
+            count += not is_nothing and contracted(e, machine) is None
+            self.others[i] = count
+
+    def __call__(self, e: Equation, v: Var) -> bool:
+        return v in self.last and self.others[self.last[v]] == self.others[self.number[id(e)]]
 
 
 @dataclass(frozen=True)
@@ -142,7 +224,7 @@ class _Memory:
 def _memory(machine: Machine, cores: int) -> _Memory | None:
     """None if there is none."""
     if cores == 1 and not machine.core.pool_kib:
-        return _Memory("nram", 1, room_of(machine, "nram") // SHARE // GRAIN * GRAIN)
+        return _Memory("nram", 1, _room(machine, "nram"))
     room = room_of(machine, "sram") // SHARE
     if cores == 1 or room <= 0:
         return None
@@ -152,16 +234,14 @@ def _memory(machine: Machine, cores: int) -> _Memory | None:
     return _Memory("sram", clusters, room)
 
 
+def _room(machine: Machine, space: str) -> int:
+    return room_of(machine, space) // SHARE // GRAIN * GRAIN
+
+
 def _size(v: Var, home: Home) -> int:
+    if home.blocks is not None:
+        return bytes_of(v) // prod(home.blocks)
     return home.part if home.clusters > 1 else bytes_of(v)
-
-
-def _readers(graph: Graph) -> dict[Var, list[Equation]]:
-    found: dict[Var, list[Equation]] = {}
-    for e in graph.equations:
-        for v in dict.fromkeys(e.inputs):
-            found.setdefault(v, []).append(e)
-    return found
 
 
 def _is_cut(e: Equation, v: Var, machine: Machine) -> bool:
@@ -195,7 +275,7 @@ def _home(
 
 def _head(e: Equation, machine: Machine, memory: _Memory) -> Equation | None:
     """The product, convolution or pooling of a group that makes a value which may stay on chip."""
-    plan = _plan(e, machine)
+    plan = contracted(e, machine)
     return _pooling(e, machine, memory) if plan is None else plan.equation
 
 
@@ -209,26 +289,9 @@ def _pooling(e: Equation, machine: Machine, memory: _Memory) -> Equation | None:
     return head if found is not None and can_stay(found, machine, cores) else None
 
 
-def _plan(e: Equation, machine: Machine) -> ContractionPlan | None:
-    """Of a group that the matrix unit runs, one of whose operands may be at home on chip."""
-    if e.primitive.name != "fusion" or e.attributes["kind"] != "contraction":
-        return None
-    found = contraction_plan(e.attributes["region"])
-    if isinstance(found, str):
-        return None
-    head = found.equation
-    if head.primitive.name == "dot":
-        return found if accepts(product_of(head), machine) is None else None
-    at = head.attributes
-    usual = at["groups"] == 1 and set(at["x_dilation"]) <= {1} and min(*at["low"], *at["high"]) >= 0
-    if head.primitive.name != "conv" or not usual or not is_planar(head):
-        return None
-    return found if accepts(convolution_of(head), machine) is None else None
-
-
 def _unit_read(reader: Equation, v: Var, order: Order, machine: Machine, memory: _Memory) -> int | None:
     """Bytes that must lie in one piece for a reader of the value; None if it cannot read it on chip."""
-    plan = _plan(reader, machine)
+    plan = contracted(reader, machine)
     if plan is None:
         pooled = _pooling(reader, machine, memory)
         is_placed = pooled is not None and wanted_orders(pooled, [order])[0] == order
@@ -238,23 +301,13 @@ def _unit_read(reader: Equation, v: Var, order: Order, machine: Machine, memory:
     head, units = plan.equation, set[int | None]()
     orders = [row_major(len(x.type.shape)) for x in head.inputs]
     for r in own:
-        if r is head.inputs[1] or any(r in x.inputs for x in region.equations if _is_move(x)):
+        if r is head.inputs[1] or any(r in x.inputs for x in region.equations if is_move(x)):
             return None
         if r is head.inputs[0]:
             units.add(_unit(head, r, v) if wanted_orders(head, [order, orders[1]])[0] == order else None)
         if r in plan.operands:
-            units.add(_unit(head, head.outputs[0], v) if _is_like(head, r, order) else None)
+            units.add(_unit(head, head.outputs[0], v) if is_like(head, r, order) else None)
     return units.pop() if len(units) == 1 else None
-
-
-def _is_move(e: Equation) -> bool:
-    return e.primitive.name in ("broadcast", "transpose")
-
-
-def _is_like(head: Equation, operand: Var, order: Order) -> bool:
-    """Has an operand of the epilogue the shape and the order of the product's own result?"""
-    orders = wanted_orders(head, [row_major(len(x.type.shape)) for x in head.inputs])
-    return extents(operand) == extents(head.outputs[0]) and result_order(head, orders) == order
 
 
 def _unit(head: Equation, x: Var, v: Var) -> int | None:

@@ -9,12 +9,13 @@ from trilobite.compiler.targets.dlp.contraction.nest import Filter, View
 
 @dataclass(frozen=True)
 class Extra:
-    """An operand or a result of the epilogue: where it lies; whether vector instructions read it."""
+    """An operand or a result of the epilogue: where it lies; whether vector instructions read it
+    behind whole sums, and behind those that came in parts."""
 
     view: View | Filter
     is_result: bool
     is_vector: bool
-    is_read: bool = True
+    is_read: tuple[bool, bool] = (True, True)
     is_scalar: bool = False
 
 
@@ -25,7 +26,7 @@ class Behind:
 
     lanes: int = 0
     instructions: int = 0
-    scratch: int = 0
+    scratch: float = 0
     spread: int = 0
 
 
@@ -45,7 +46,8 @@ class Shape:
     """What the cost depends on beside the nest: bytes of an element of the sums and of the results, whether
     nothing follows the sums, the vector instructions that follow whole sums and those that follow sums which
     came in parts, and extra tensors. `parts_wide`: sums in parts leave the unit in the accumulator's format
-    whatever the drain does to whole ones."""
+    whatever the drain does to whole ones. `narrowed`: whether whole sums, and those in parts, are written
+    again in the problem's own format before the rest."""
 
     sums: int
     results: tuple[int, ...]
@@ -54,4 +56,5 @@ class Shape:
     behind_parts: Behind = Behind()
     extras: tuple[Extra, ...] = ()
     parts_wide: bool = True
+    narrowed: tuple[bool, bool] = (False, False)
     beside: Beside = Beside()

@@ -19,6 +19,7 @@ from trilobite.compiler.targets.dlp.contraction.behind import Extra, Shape
 from trilobite.compiler.targets.dlp.contraction.near import (
     SEARCHED,
     is_aligned,
+    is_kept_there,
     is_near,
     is_read_there,
     near_cycles,
@@ -62,6 +63,7 @@ class Figures:
     meets_left: Array
     chunk: Array  # elements that vector instructions finish at a time
     left_there: Array  # whether the unit reads the left operand where it is at home
+    tile: dict[str, Array]
 
     def take(self, rows: Array) -> Figures:
         """The same of some rows."""
@@ -100,7 +102,7 @@ def figures_of(
     return Figures(
         made.count, made.steps, made.unit, left, right, store, made.given("left"), made.given("right"),
         made.given_store, made.vector, made.elements, made.split, made.meets, made.scalar, made.sram,
-        made.shared["left"].parts > 1, made.chunk, made.left_there,
+        made.shared["left"].parts > 1, made.chunk, made.left_there, made.tile,
     )  # fmt: skip
 
 
@@ -302,8 +304,8 @@ class _Tilings:
 
     @cached_property
     def left_there(self) -> Array:
-        whole = (self.tile[d] >= self.nest.extents[d] for d in "kq")
-        return np.broadcast_to(is_read_there(self.nest, *whole), (self.size,))
+        there = is_read_there(self.nest, self.tile["k"], self.tile["q"])
+        return np.broadcast_to(there, (self.size,))
 
     def _whole_extras(self, result: View | Filter) -> list[Extra]:
         """Results, and operands of the epilogue that have a number for every place."""
@@ -323,7 +325,8 @@ class _Tilings:
             if isinstance(v := extra.view, View) and v.home is not None:
                 piece = t["n"] * v.item * np.where(t["n"] * v.item == v.column, t["q"], 1)
                 size = self.elements["out"] * v.item
-                found = found + self._near(v, size, piece, self.machine.cores_per_cluster)
+                copied = self._near(v, size, piece, self.machine.cores_per_cluster)
+                found = found + np.where(is_kept_there(self.nest, v, t["n"], t["q"]), 0, copied)
         return found * self._filled(self.nest.own["out"])
 
     def _near(self, view: View, size: Array, piece: Array, takers: Array) -> Array:

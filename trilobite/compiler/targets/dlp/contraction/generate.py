@@ -12,17 +12,18 @@ from functools import partial
 from typing import cast
 
 from trilobite.compiler.targets.dlp.contraction.copies import Axis, copy_tile
+from trilobite.compiler.targets.dlp.contraction.division import division_of
 from trilobite.compiler.targets.dlp.contraction.finish import Finish
 from trilobite.compiler.targets.dlp.contraction.homes import Rows, copy_rows, is_apart, is_own
 from trilobite.compiler.targets.dlp.contraction.mapping import ceil_div, input_places
 from trilobite.compiler.targets.dlp.contraction.near import is_near
-from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Filter, View
+from trilobite.compiler.targets.dlp.contraction.nest import Filter, View
 from trilobite.compiler.targets.dlp.contraction.places import Plan, is_scalar
 from trilobite.compiler.targets.dlp.contraction.prefetched import WHOLE, Early, Prefetched
 from trilobite.compiler.targets.dlp.contraction.prefetching import Prefetching
 from trilobite.compiler.targets.dlp.contraction.region import Regions
 from trilobite.compiler.targets.dlp.contraction.scalars import Int, Scalars
-from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS, launched_clusters
+from trilobite.compiler.targets.dlp.contraction.sharing import OPERANDS
 from trilobite.compiler.targets.dlp.contraction.together import Tile
 from trilobite.compiler.targets.dlp.contraction.walk import Point, Stage, Walk
 from trilobite.compiler.targets.dlp.vector.formats import WORDS
@@ -56,7 +57,7 @@ class Kernel(Prefetching):
                 builder.keep(self._buffer(name))
             return
         self.base = {name: builder.address(self._buffer(name)) for name in rooms}
-        self.starts, self.trips = self._division()
+        self.starts, self.trips, self.indices = division_of(builder, self.s, plan)
         self.regions = Regions(self.s, plan, self.starts, self._first_turn())
         self.finish = Finish(self.s, plan, self.base)
 
@@ -68,41 +69,6 @@ class Kernel(Prefetching):
             assert module.buffers[full].bytes == room.bytes, f"{full} is of another mapping"
             return module.buffers[full]
         return module.add_buffer(Buffer(full, room.space, room.bytes, slots=room.slots, handed=is_handed))
-
-    def _division(self) -> tuple[dict[str, Int], dict[str, Int]]:
-        """The first element of each dim that is this core's, and how many tiles are."""
-        s, m = self.s, self.mapping
-        starts: dict[str, Int] = dict.fromkeys(DIMS, 0)
-        found: dict[str, Int] = dict(self.count)
-        self.indices: list[dict[str, Int]] = [dict.fromkeys(DIMS, 0)] * 2  # of the cluster, of the core in it
-        if all(m.parts(d) == 1 for d in DIMS):
-            return starts, found
-        per_cluster = self.plan.machine.cores_per_cluster
-        task = self.builder.special("taskId")
-        groups = (
-            (m.clusters, s.div(task, per_cluster)),
-            (m.cores, s.rem(task, per_cluster)),
-        )
-        self.indices = [_indices(s, parts, number) for parts, number in groups]
-        idle: Int = 0
-        there = launched_clusters(self.plan.machine), per_cluster
-        for (parts, number), most in zip(groups, there, strict=True):
-            if _size(parts) < most:
-                idle = s.add(idle, s.compare("ge", number, _size(parts)))
-        outer, inner = self.indices
-        for dim in DIMS:
-            if m.parts(dim) == 1:
-                continue
-            tiles = ceil_div(self.nest.extents[dim], m.tile(dim))
-            part = s.add(s.mul(outer[dim], m.cores[DIMS.index(dim)]), inner[dim])
-            first = s.mul(part, self.count[dim])
-            starts[dim] = s.mul(first, m.tile(dim))
-            if tiles != self.count[dim] * m.parts(dim) and not self.plan.shared:
-                found[dim] = s.max(s.min(s.sub(tiles, first), self.count[dim]), 0)
-        if idle != 0:  # cores that the division leaves without work
-            dim = next(d for d in DIMS if m.parts(d) > 1)
-            found[dim] = s.select(idle, 0, found[dim])
-        return starts, found
 
     def _first_turn(self) -> Int:
         """The tile along k that this core begins with."""
@@ -201,7 +167,7 @@ class Kernel(Prefetching):
         self._operands(at, [name for name in OPERANDS if name not in skipped], self._load_tile)
         prefetched = self.prefetched.extras if self.prefetched else ()
         for number, _ in enumerate(self.nest.extras[: len(self.operands) - 2]):
-            if number in prefetched:
+            if number in prefetched or number in self.plan.there:
                 continue
             r = self.plan.residences[f"extra{number}"]
             there = partial(self._where, at, "out", partial(self._load_extra, number, at))
@@ -210,6 +176,8 @@ class Kernel(Prefetching):
     def _place(self, name: str, at: Point) -> Value:
         if name == "left" and self.plan.left_there:
             return self.s.offset(self.operands[0], self.regions.image(at).first)
+        if name == "sums" and self.plan.is_direct and self.plan.is_made_there(0):
+            return self._at_home(at, self._result_view(0), self.results[0])
         residence, room = self.plan.residences[name], self.plan.rooms[name]
         slot = at.slot(self.s, name, residence, self.count)
         return self.s.offset(self.base[name], self.s.mul(slot, room.tile))
@@ -332,9 +300,17 @@ class Kernel(Prefetching):
             s.when(last, lambda: self._finish(at, places["sums"], extras), "finish")
 
     def _extras(self, at: Point) -> dict[int, Value]:
+        numbers = range(len(self.nest.extras[: len(self.operands) - 2]))
         return {
-            n: self._place(f"extra{n}", at) for n in range(len(self.nest.extras[: len(self.operands) - 2]))
+            n: self._at_home(at, self.nest.extras[n], self.operands[2 + n])
+            if n in self.plan.there
+            else self._place(f"extra{n}", at)
+            for n in numbers
         }
+
+    def _at_home(self, at: Point, view: View | Filter, pointer: Value) -> Value:
+        """Where a tile begins that is worked on where it lies."""
+        return self.s.offset(pointer, self._result_axes(at, view)[1])
 
     def _finish_last(self, at: Point) -> None:
         """What follows the sums of a tile whose last part is there."""
@@ -349,6 +325,8 @@ class Kernel(Prefetching):
     def _result(self, number: int, at: Point) -> Value:
         if self.plan.is_direct:
             return self._place("sums", at)
+        if self.plan.is_made_there(number):
+            return self._at_home(at, self._result_view(number), self.results[number])
         room = self.plan.rooms[f"result{number}"]
         slot = at.slot(self.s, "results", self.plan.residences["results"], self.count)
         return self.s.offset(self.base[f"result{number}"], self.s.mul(slot, room.tile))
@@ -360,6 +338,8 @@ class Kernel(Prefetching):
 
     def _store_tile(self, at: Point) -> None:
         for number, pointer in enumerate(self.results):
+            if self.plan.is_made_there(number):
+                continue
             view = self._result_view(number)
             axes, first = self._result_axes(at, view)
             tile, of, to = self._result_tile(at, view, pointer, axes, first), self._result(number, at), (
@@ -379,21 +359,3 @@ class Kernel(Prefetching):
 def _all(bodies: Sequence[Write]) -> None:
     for body in bodies:
         body()
-
-
-def _size(parts: Sequence[int]) -> int:
-    found = 1
-    for count in parts:
-        found *= count
-    return found
-
-
-def _indices(s: Scalars, parts: Sequence[int], number: Int) -> dict[str, Int]:
-    """Which part of each dim a cluster, or a core of one, takes."""
-    found: dict[str, Int] = dict.fromkeys(DIMS, 0)
-    left = number
-    for dim, count in reversed(list(zip(DIMS, parts, strict=True))):
-        if count > 1:
-            found[dim] = s.rem(left, count)
-            left = s.div(left, count)
-    return found

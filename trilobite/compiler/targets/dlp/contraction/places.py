@@ -23,7 +23,7 @@ from trilobite.compiler.targets.dlp.contraction.mapping import (
     tile_elements,
     trips,
 )
-from trilobite.compiler.targets.dlp.contraction.near import is_near, is_read_there
+from trilobite.compiler.targets.dlp.contraction.near import is_kept_there, is_near, is_read_there
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.sharing import (
     OPERANDS,
@@ -120,8 +120,8 @@ class Plan:
         if self.shared:  # then all cores go equally many steps
             self.least = self.count
         self.elements = tile_elements(nest, mapping)
-        whole_k, whole_q = (mapping.tile(d) >= nest.extents[d] for d in "kq")
-        self.left_there = bool(is_read_there(nest, whole_k, whole_q))
+        self.left_there = bool(is_read_there(nest, mapping.tile("k"), mapping.tile("q")))
+        self.there = frozenset(n for n, v in enumerate(nest.extras) if self._is_kept_there(v))
         self.waits = machine.interlock != "ranges"
         self.split = any(self.count[d] > 1 for d in nest.reduced)
         self.drain = drain_of(nest, epilogue, self.split)
@@ -131,6 +131,15 @@ class Plan:
         self.depth = mapping.lead + 1
         # where nothing orders the units, the vector unit finishes a tile while the next one is multiplied
         self.is_apart = self.waits and mapping.lead > 0 and self.has_body and not self.is_single
+
+    def _is_kept_there(self, view: object) -> bool:
+        return bool(is_kept_there(self.nest, view, self.mapping.tile("n"), self.mapping.tile("q")))
+
+    def is_made_there(self, number: int) -> bool:
+        """Is this result written where it is at home?"""
+        if self.epilogue is None:
+            return self._is_kept_there(self.nest.other)
+        return len(self.epilogue.operands) + number in self.there
 
     def _sum_format(self) -> Format:
         """What the unit writes: the result itself wherever one instruction makes it."""
@@ -237,8 +246,10 @@ class Plan:
         found = [
             Room("left", "nram", aligned(left.bytes(e["left"])), r["left"].slots),
             Room("right", self._right_space(), aligned(left.bytes(e["right"])), r["right"].slots),
-            Room("sums", self._sum_space(), aligned(self.sums.bytes(e["out"])), r["sums"].slots),
         ]
+        if not (self.is_direct and self.is_made_there(0)):
+            sums = aligned(self.sums.bytes(e["out"]))
+            found.append(Room("sums", self._sum_space(), sums, r["sums"].slots))
         for name in self.filled:
             tile, kinds = (
                 aligned(left.bytes(e[name])),
@@ -249,7 +260,9 @@ class Plan:
             found.append(Room("narrow", "nram", aligned(self.nest.out.bytes(self.chunk)), 1))
         if not self.is_direct:
             for number, item in enumerate(self.result_items):
-                found.append(Room(f"result{number}", "nram", aligned(item * e["out"]), r["results"].slots))
+                if not self.is_made_there(number):
+                    size = aligned(item * e["out"])
+                    found.append(Room(f"result{number}", "nram", size, r["results"].slots))
         if self.epilogue is not None:
             found += self._epilogue_rooms()
         return {room.name: room for room in found if room.name != "left" or not self.left_there}
@@ -333,7 +346,8 @@ class Plan:
             slots, item = self.residences[f"extra{number}"].slots, tensor.dtype.itemsize
             is_short = self.is_spread(number) or (number not in self.read)
             count = self._outputs if is_short else self.elements["out"]
-            found.append(Room(f"extra{number}", "nram", aligned(item * count), slots))
+            if number not in self.there:
+                found.append(Room(f"extra{number}", "nram", aligned(item * count), slots))
             if self.is_spread(number) and number in self.read and self.has_body:
                 found.append(Room(f"spread{number}", "nram", aligned(item * self.chunk), 1))
         if self.body is not None:

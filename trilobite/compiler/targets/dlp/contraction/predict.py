@@ -19,7 +19,7 @@ import numpy as np
 from trilobite.compiler.targets.dlp.contraction.behind import Beside, Extra, Shape
 from trilobite.compiler.targets.dlp.contraction.figures import Figures, ceil_div, figures_of
 from trilobite.compiler.targets.dlp.contraction.mapping import ALIGN, Mapping, residence, trips
-from trilobite.compiler.targets.dlp.contraction.near import is_near
+from trilobite.compiler.targets.dlp.contraction.near import is_kept_there, is_near
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest
 from trilobite.compiler.targets.dlp.contraction.sharing import (
     OPERANDS,
@@ -145,28 +145,42 @@ class Prediction:
         split, accumulate = self.f.split, self.nest.accumulate.bits // 8
         wide = np.where(split & self.shape.parts_wide, accumulate, self.shape.sums)
         out = self.f.elements["out"]
-        nram = nram + self._sum_places() * _aligned(out * wide)
+        made = [self._is_there(x.view) for x in self.shape.extras if x.is_result]
+        made = made or [self._is_there(self.nest.other)]
+        direct = made[0] & self.shape.is_direct & ~(split & (wide != self.shape.sums))
+        nram = nram + np.where(direct, 0, self._sum_places() * _aligned(out * wide))
         again = split & (wide != self.shape.sums) | np.full(self.size, not self.shape.is_direct)
-        for item_out in self.shape.results:
-            nram = nram + np.where(again, _aligned(out * item_out) * (2 if b.lead else 1), 0)
+        for item_out, there in zip(self.shape.results, made, strict=True):
+            nram = nram + np.where(again & ~there, _aligned(out * item_out) * (2 if b.lead else 1), 0)
         for extra in self.shape.extras:
             nram = nram + self._extra_bytes(extra, again)
-        if self.shape.extras and self.nest.out is not self.nest.accumulate:
-            nram = nram + np.where(again, _aligned(self.f.chunk * self.nest.out.bits // 8), 0)
+        whole, parts = self.shape.narrowed
+        narrowed = again & np.where(split, parts, whole)
+        nram = nram + np.where(narrowed, _aligned(self.f.chunk * self.nest.out.bits // 8), 0)
         wram = right * _aligned(self.f.elements["right"] * item)
         for chosen, behind in ((~split, self.shape.behind), (split, self.shape.behind_parts)):
             nram = nram + np.where(chosen, _aligned(_aligned(self.f.chunk) * behind.scratch), 0)
         return nram, wram
+
+    def _is_there(self, view: object) -> Array:
+        """Is a tile of it worked on where it is at home?"""
+        return np.broadcast_to(
+            is_kept_there(self.nest, view, self.f.tile["n"], self.f.tile["q"]), (self.size,)
+        )
 
     def _extra_bytes(self, extra: Extra, has_body: Array) -> Array:
         if extra.is_result:
             return np.zeros(self.size, np.int64)
         item = extra.view.item
         outputs = self.nest.extents["n"] * self.nest.extents["g"] * item
-        whole = _aligned(self.f.elements["out"] * item)
+        whole = np.where(self._is_there(extra.view), 0, _aligned(self.f.elements["out"] * item))
         if extra.is_vector:
             spread = _aligned(self.f.chunk * item)
-            return np.where(has_body & extra.is_read, spread, 0) + outputs + 64 * 16
+            return (
+                np.where(has_body & np.where(self.f.split, *extra.is_read[::-1]), spread, 0)
+                + outputs
+                + 64 * 16
+            )
         return whole * (1 if extra.is_scalar else self.walking.lead + 2)
 
     @cached_property

@@ -60,6 +60,12 @@ class Regions:
         first = s.add(self.starts[dim], s.mul(self._number(at, dim), tile))
         return first, tile if extent % tile == 0 else s.min(s.sub(extent, first), tile)
 
+    def _first(self, at: Point, dim: str, view: View) -> Int:
+        """The first element of a row or column as the view counts them: a block begins with its core's."""
+        if view.home is None or view.home.blocks is None:
+            return self.span(at, dim)[0]
+        return self.s.mul(self._number(at, dim), self.plan.mapping.tile(dim))
+
     def _number(self, at: Point, dim: str) -> Int:
         """Of the tile; along k tiles go around."""
         number = at.index[dim]
@@ -75,9 +81,14 @@ class Regions:
         rows, columns = self._image_span(at, 0), self._image_span(at, 1)
         (g0, groups), (b0, _), (k0, inputs) = (self.span(at, d) for d in "gbk")
         channels = s.mul(groups, inputs) if self.nest.kind != "product" else inputs
+        is_block = view.home is not None and view.home.blocks is not None
+        row, column = (
+            (self._first(at, "p", view), self._first(at, "q", view)) if is_block
+            else (rows.first, columns.first)
+        )  # fmt: skip
         first = s.total([
-            s.mul(g0, view.group), s.mul(b0, view.image), s.mul(rows.first, view.row),
-            s.mul(columns.first, view.column), s.mul(k0, view.channel),
+            s.mul(g0, view.group), s.mul(b0, view.image), s.mul(row, view.row),
+            s.mul(column, view.column), s.mul(k0, view.channel),
         ])  # fmt: skip
         if self.ta:
             axes = [
@@ -142,7 +153,7 @@ class Regions:
     def result_axes(self, at: Point, view: View, channel: str) -> tuple[list[Axis], Int]:
         """Of a tile [p][q][g n], and where it begins."""
         s = self.s
-        (g0, groups), (b0, _), (p0, rows), (q0, columns), (n0, outputs) = (
+        (g0, groups), (b0, _), (_, rows), (_, columns), (n0, outputs) = (
             self.span(at, d) for d in ("g", "b", "p", "q", channel)
         )
         channels = s.mul(groups, outputs)
@@ -151,6 +162,7 @@ class Regions:
             Axis(columns, s.mul(channels, view.item), view.column),
             Axis(rows, s.product([columns, channels, view.item]), view.row),
         ]  # fmt: skip
+        p0, q0 = (self._first(at, d, view) for d in "pq")
         first = s.total([
             s.mul(g0, view.group), s.mul(b0, view.image), s.mul(p0, view.row), s.mul(q0, view.column),
             s.mul(n0, view.channel),

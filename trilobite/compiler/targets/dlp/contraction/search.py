@@ -17,7 +17,7 @@ from trilobite.base.errors import KernelError
 from trilobite.compiler.targets.dlp.contraction.behind import Behind, Beside, Extra, Shape
 from trilobite.compiler.targets.dlp.contraction.figures import Figures
 from trilobite.compiler.targets.dlp.contraction.formats import is_product
-from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, ceil_div, trips
+from trilobite.compiler.targets.dlp.contraction.mapping import Mapping, trips
 from trilobite.compiler.targets.dlp.contraction.nest import Nest
 from trilobite.compiler.targets.dlp.contraction.places import (
     Drain,
@@ -78,22 +78,28 @@ def shape_of(nest: Nest, epilogue: Epilogue | None) -> Shape:
     """What the cost model must know of the epilogue."""
     item = nest.out_dtype.itemsize
     if epilogue is None:
-        direct = nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
-        return Shape(item, (item,), direct or nest.out is nest.accumulate)
+        return Shape(item, (item,), _is_made(nest) or nest.out is nest.accumulate)
     drain, parted = drain_of(nest, epilogue, False), drain_of(nest, epilogue, True)
     bodies = [_behind(nest, epilogue, d) for d in (drain, parted)]
-    read = {number for d in (drain, parted) for number in body_of(epilogue, d)[1]}
+    whole, parts = (body_of(epilogue, d)[1] for d in (drain, parted))
     operands = len(epilogue.operands)
     extras = tuple(
         Extra(
-            view, number >= operands, number < operands and is_vector(view), number in read, is_scalar(view)
+            view, n >= operands, n < operands and is_vector(view), (n in whole, n in parts), is_scalar(view)
         )
-        for number, view in enumerate(nest.extras)
+        for n, view in enumerate(nest.extras)
     )
     results = tuple(t.dtype.itemsize for t in epilogue.results)
     sums = drain.result.bits // 8 if drain is not None else nest.accumulate.bits // 8
     direct = drain is not None and epilogue.rest is None
-    return Shape(sums, results, direct, bodies[0], bodies[1], extras, parted is None)
+    is_wide, is_made = nest.accumulate is not nest.out, _is_made(nest)
+    narrowed = (is_wide and drain is None and not is_made, is_wide and parted is None)
+    return Shape(sums, results, direct, bodies[0], bodies[1], extras, parted is None, narrowed)
+
+
+def _is_made(nest: Nest) -> bool:
+    """Does one instruction make the problem's own result?"""
+    return nest.left.kind == "float" and is_product(nest.out, nest.left, nest.left)
 
 
 def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
@@ -102,7 +108,7 @@ def _behind(nest: Nest, epilogue: Epilogue, drain: Drain | None) -> Behind:
     if body is None:
         return Behind()
     spread = sum(nest.extras[n].item for n in read if is_vector(nest.extras[n]))
-    scratch = ceil_div(body.scratch_bytes(MEASURED), MEASURED)
+    scratch = body.scratch_bytes(MEASURED) / MEASURED
     return Behind(body.lane_bytes + spread, body.instructions + len(read), scratch, spread)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from trilobite.compiler.targets.dlp.contraction.behind import Shape
 from trilobite.compiler.targets.dlp.contraction.figures import Figures, figures_of
 from trilobite.compiler.targets.dlp.contraction.mapping import ONES, Mapping, ceil_div
+from trilobite.compiler.targets.dlp.contraction.near import blocks_of
 from trilobite.compiler.targets.dlp.contraction.nest import DIMS, Nest, View
 from trilobite.compiler.targets.dlp.contraction.predict import Walking
 from trilobite.compiler.targets.dlp.contraction.sharing import (
@@ -44,7 +45,20 @@ def is_legal(nest: Nest, m: Mapping, machine: Machine) -> bool:
         return False
     if (m.shared or m.across) and not is_shareable(nest, m, machine):
         return False
+    if not _keeps_blocks(nest, m):
+        return False
     return not nest.whole_images or (m.tile("p") >= nest.extents["p"] and m.tile("q") >= nest.extents["q"])
+
+
+def _keeps_blocks(nest: Nest, m: Mapping) -> bool:
+    """Has every core the block that lies in its NRAM, in whole tiles?"""
+    blocks = blocks_of(nest)
+    if blocks is None:
+        return True
+    cut = {"p": blocks[0], "q": blocks[1]}
+    if any(m.parts(d) != cut.get(d, 1) for d in DIMS) or m.clusters[DIMS.index("q")] > 1:
+        return False
+    return all(nest.extents[d] // n % min(m.tile(d), nest.extents[d] // n) == 0 for d, n in cut.items())
 
 
 def _is_group_whole(nest: Nest, m: Mapping) -> bool:
@@ -74,12 +88,15 @@ def divisions(nest: Nest, machine: Machine, cores: int) -> list[Division]:
     if cores == 1:
         return [Division()]
     dims = divided_dims(nest)
-    clusters = cores // machine.cores_per_cluster
+    clusters, blocks = cores // machine.cores_per_cluster, blocks_of(nest)
+    if blocks is not None:
+        a, b = (1, 1, clusters, 1, 1, 1), (1, 1, blocks[0] // clusters, blocks[1], 1, 1)
+        return [Division(a, b), *_shared(nest, machine, a, b)]
     outer, inner = _factorised(clusters, dims), _factorised(machine.cores_per_cluster, dims)
     found: list[Division] = []
-    for a, b in product(outer, inner):
-        if _useful(nest, a, b):
-            found += [Division(a, b), *_shared(nest, machine, a, b)]
+    for first, second in product(outer, inner):
+        if _useful(nest, first, second):
+            found += [Division(first, second), *_shared(nest, machine, first, second)]
     return found or [Division()]
 
 
@@ -175,6 +192,8 @@ class Space:
         sizes = tile_sizes(mine, granule)
         if dim == "p" and not fine:
             sizes = self._with_home(sizes, parts)
+        if dim in "pq" and blocks_of(nest) is not None:
+            sizes = [size for size in sizes if mine % size == 0]
         if dim == "n" and not fine:
             sizes = sizes + self._narrow(mine)
         if fine:
