@@ -70,12 +70,20 @@ def write(
     return function
 
 
-def _early(builder: Builder, early: Early, given: Sequence[Value], piece: int = 0, pieces: int = 1) -> None:
-    """What a routine does for another."""
+def _early(
+    builder: Builder, early: Early, given: Sequence[Value], piece: int = 0, pieces: int = 1,
+    is_ahead: bool = False,
+) -> None:  # fmt: skip
+    """What a routine does for another; or only the scalar work of it."""
     count = len(early.plan.epilogue.operands) if early.plan.epilogue else 0
     some = dict(zip(early.operands, given, strict=True))
     operands = [some.get(n, given[0] if given else builder.integer(0)) for n in range(2 + count)]
-    Kernel(builder, early.plan, operands, [], early.prefetched, early).prefetch(early, piece, pieces)
+    kernel = Kernel(builder, early.plan, operands, [], early.prefetched, early)
+    body = partial(kernel.prefetch, early, piece, pieces)
+    if is_ahead:
+        kernel.s.ahead(body)
+    else:
+        body()
 
 
 def _homes(plan: Plan) -> list[Home | None]:

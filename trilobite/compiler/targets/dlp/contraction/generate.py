@@ -32,7 +32,7 @@ from trilobite.processor.lang.builder import Builder
 from trilobite.processor.lang.ir import Buffer, Value
 
 Write = Callable[[], None]
-Give = Callable[[int, int], None]
+Give = Callable[[int, int, bool], None]
 
 
 class Kernel(Prefetching):

@@ -124,7 +124,8 @@ def share_rows(
     for low, count, shift in parts_of(s, view, rows):
         each = s.ceil_div(count, sharers)
         first = s.mul(turn, each)
-        mine = s.min(s.sub(count, first), each)
+        is_even = isinstance(count, int) and count % sharers == 0
+        mine = each if is_even else s.min(s.sub(count, first), each)
         skip = s.add(first, s.sub(low, rows.first) if low is not rows.first else 0)
         here = s.offset(near, s.mul(skip, row))
         there = s.offset(far, s.add(s.mul(skip, view.row), shift))

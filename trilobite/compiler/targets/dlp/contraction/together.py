@@ -167,7 +167,8 @@ class SharedLoads:
         outer = axes[-1]
         each = self.s.ceil_div(outer.count, parts)
         first = self.s.mul(number, each)
-        mine = self.s.min(self.s.sub(outer.count, first), each)
+        is_even = isinstance(outer.count, int) and outer.count % parts == 0
+        mine = each if is_even else self.s.min(self.s.sub(outer.count, first), each)
         return first, mine, outer.to, axes
 
 

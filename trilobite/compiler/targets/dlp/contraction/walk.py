@@ -95,7 +95,7 @@ class Walk:
         is_quiet: bool = False, begin: Callable[[], None] | None = None, is_still: bool = False,
     ) -> None:  # fmt: skip
         self.begin, self.all = begin, NEAR if is_still else ()
-        self.near, self.is_near_first = list[Callable[[int, int], None]](), False
+        self.near, self.is_near_first = list[Callable[[int, int, bool], None]](), False
         self.is_far = False  # do results go to DRAM?
         self.pieces = 1  # in which the first shared tiles come: cores take one while the next is loaded
         self.most, self.is_quiet = dict(most or {}), is_quiet
@@ -160,6 +160,8 @@ class Walk:
             for stage in here:
                 s.ahead(partial(stage.body, points[t - stage.delay]))
             give = [self._giving(t - delay, pieces)] if 0 <= t - delay < pieces else []
+            if give:
+                self._give(t - delay, pieces, True)
             queues = NEAR if -1 < early < t else self.all  # what comes for other routines is not waited for
             s.builder.sync(*queues)
             if any(stage.name != "store" for stage in here):
@@ -200,10 +202,10 @@ class Walk:
     def _giving(self, piece: int, pieces: int) -> Stage:
         return Stage("give", 0, lambda _: self._give(piece, pieces))
 
-    def _give(self, piece: int, pieces: int) -> None:
+    def _give(self, piece: int, pieces: int, is_ahead: bool = False) -> None:
         """A piece of what is given for other routines."""
         for give in self.near:
-            give(piece, pieces)
+            give(piece, pieces, is_ahead)
 
     def _begin(self) -> None:
         """Copies from DRAM for later routines, where this one has none: behind its first loads."""
