@@ -135,21 +135,23 @@ def _written_out(
 def rotary_embedding(
     node: Node, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None
 ) -> Tensor:
-    heads = node.attribute("num_heads", 0)
-    if x.ndim == 3:
-        split = tb.reshape(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads))
-    else:
-        split = tb.permute_dims(x, (0, 2, 1, 3))
-    out = turned(split, cos, sin, positions, node.attribute("rotary_embedding_dim", 0), node)
-    return tb.reshape(out, x.shape) if x.ndim == 3 else tb.permute_dims(out, (0, 2, 1, 3))
+    heads, size = node.attribute("num_heads", 0), node.attribute("rotary_embedding_dim", 0)
+    if x.ndim == 4:
+        return turned(x, cos, sin, positions, size, node, heads=1)
+    split = tb.reshape(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads))
+    return tb.reshape(turned(split, cos, sin, positions, size, node), x.shape)
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, size: int, node: Node) -> Tensor:
-    """(batch, length, heads, features) with pairs of the first features turned by the angles of positions."""
+def turned(
+    x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, size: int, node: Node, heads: int = 2
+) -> Tensor:
+    """(batch, length, heads, features) with pairs of the first features turned by the angles of positions;
+    or heads before the length.
+    """
     size = size or x.shape[-1]  # type: ignore[assignment]
     if positions is not None:
         cos, sin = (primitive("gather", c, positions.astype(tb.int64), axis=0) for c in (cos, sin))
-    cos, sin = (tb.expand_dims(c, axis=2) for c in (cos, sin))
+    cos, sin = (tb.expand_dims(c, axis=heads) for c in (cos, sin))
     part, rest = x[..., :size], x[..., size:]
     if node.attribute("interleaved", 0):
         a, b = part[..., 0::2], part[..., 1::2]

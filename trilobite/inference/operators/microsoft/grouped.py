@@ -106,8 +106,7 @@ def _grouped(q: Tensor, k: Any, v: Any, heads: int, shared: int) -> tuple[Tensor
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor, at: Tensor, node: Node) -> Tensor:
-    moved = tb.permute_dims(x, (0, 2, 1, 3))
-    return tb.permute_dims(turned(moved, cos, sin, at, 2 * fixed(cos.shape)[1], node), (0, 2, 1, 3))
+    return turned(x, cos, sin, at, 2 * fixed(cos.shape)[1], node, heads=1)
 
 
 def _appended(past: Tensor | None, new: Tensor, before: Tensor, room: int) -> Tensor:

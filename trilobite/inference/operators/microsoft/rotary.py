@@ -22,14 +22,13 @@ _PLAIN = only(scale=1.0)  # rows that are packed have their positions, as others
 def rotary_embedding(node: Node, x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     size = node.attribute("rotary_embedding_dim", 0)
     heads = node.attribute("num_heads", 0)
-    if x.ndim == 3:
-        features = 2 * fixed(cos.shape)[1] if not size else fixed(x.shape)[2] // heads
-        split = tb.reshape(x, (x.shape[0], x.shape[1], fixed(x.shape)[2] // features, features))
-    else:
-        split = tb.permute_dims(x, (0, 2, 1, 3))
-    at = _positions(positions, split.shape[0], split.shape[1])
-    out = turned(split, cos, sin, at, size, node)
-    return tb.reshape(out, x.shape) if x.ndim == 3 else tb.permute_dims(out, (0, 2, 1, 3))
+    if x.ndim == 4:
+        at = _positions(positions, x.shape[0], x.shape[2])
+        return turned(x, cos, sin, at, size, node, heads=1)
+    features = 2 * fixed(cos.shape)[1] if not size else fixed(x.shape)[2] // heads
+    split = tb.reshape(x, (x.shape[0], x.shape[1], fixed(x.shape)[2] // features, features))
+    at = _positions(positions, x.shape[0], x.shape[1])
+    return tb.reshape(turned(split, cos, sin, at, size, node), x.shape)
 
 
 def _positions(positions: Tensor, batch: Any, length: Any) -> Tensor:

@@ -38,9 +38,13 @@ def linear_regressor(node: Node, x: Array) -> Array:
     return transformed(out, node.attribute("post_transform", "NONE"))
 
 
+def _class_labels(node: Node) -> Array:
+    return label_array(node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1))
+
+
 @operator("LinearClassifier", domain=ML, host=True)
 def linear_classifier(node: Node, x: Array) -> tuple[Array, Array]:
-    labels = node.attribute("classlabels_ints") or node.attribute("classlabels_strings") or (0, 1)
+    labels = node.prepared(_class_labels)
     rows, flat = _rows(x), _floats(node, "coefficients")
     count = len(node.attribute("intercepts") or ()) or len(flat) // rows.shape[1]
     weights = flat[: count * rows.shape[1]].reshape(count, -1)

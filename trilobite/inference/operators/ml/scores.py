@@ -19,8 +19,9 @@ def logistic(x: Array) -> Array:
 
 
 def _softmax(x: Array) -> Array:
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+    e = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
+    total = np.add.reduce(e, -1, keepdims=True)  # a few classes: methods take longer than the numbers
+    return np.divide(e, total, out=e)
 
 
 def _softmax_zero(x: Array) -> Array:
@@ -70,4 +71,4 @@ def label_array(labels: Sequence[Any] | Array) -> Array:
 
 def labelled(scores: Array, labels: Sequence[Any] | Array, how: str) -> tuple[Array, Array]:
     """The label of the best score of each row, and the scores transformed: a transform may give NaN."""
-    return label_array(labels)[np.argmax(scores, axis=1)], transformed(scores, how)
+    return label_array(labels)[scores.argmax(axis=1)], transformed(scores, how)
