@@ -34,3 +34,31 @@ def test_a_manifest_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(FileError, match=rf"the manifest has {size} bytes") as error:
             read(tmp_path / "c")
         assert f"expected: at most {size - 1}" in str(error.value)
+
+
+def test_trees_as_deep_as_they_may_be() -> None:
+    """Level by level, whatever the levels are of."""
+    from trilobite.framework.checkpoint.structure import MAX_DEPTH, _decode
+
+    for wrap in (lambda tree: [tree], lambda tree: {"tuple": [tree]}, lambda tree: {"dict": {"a": tree}}):
+        tree: object = 7
+        for _ in range(MAX_DEPTH):
+            tree = wrap(tree)
+        found = _decode(tree, "here", 0)
+        depth = 0
+        while found != 7:
+            found, depth = (found["a"] if isinstance(found, dict) else found[0]), depth + 1
+        assert depth == MAX_DEPTH
+        with pytest.raises(FileError, match="nested too deeply"):
+            _decode(wrap(tree), "here", 0)
+
+
+def test_the_largest_array_that_a_file_may_describe() -> None:
+    from trilobite.framework.checkpoint.arrays import checked_bytes
+
+    largest = (7, 7, 73, 127, 337, 92737, 649657)  # factors of 2**63 - 1
+    assert checked_bytes(largest, 1, "here") == 2**63 - 1
+    assert checked_bytes((*largest, 0), 1, "here") == 0
+    for shape in ((*largest, 2), (2**62, 2), (0, 2**63)):
+        with pytest.raises(FileError, match=r"less than 2\*\*63 bytes"):
+            checked_bytes(shape, 1, "here")

@@ -33,3 +33,10 @@ def test_buckets_of_histograms_are_those_of_tensorboard() -> None:
     np.testing.assert_allclose(limits[len(wanted) + 1 : -1], wanted, rtol=1e-10)
     np.testing.assert_allclose(limits[: len(wanted)], -np.asarray(wanted[::-1]), rtol=1e-10)
     assert limits[len(wanted)] == 0 and limits[-1] == np.finfo(np.float64).max
+
+
+def test_a_first_row_without_values_has_a_header(tmp_path: Path) -> None:
+    with CSVLogger(tmp_path / "a.csv") as log:
+        log.log(0, {})
+        log.log(1, {"loss": 0.5})
+    assert (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines() == ["step,loss", "0,", "1,0.5"]

@@ -140,3 +140,28 @@ def test_states_of_a_search_go_on_as_before() -> None:
         with pytest.raises(StateError, match="memory is of other parameters"):
             fresh.load_state_dict(spoilt)
     assert one[-1] < one[0]
+
+
+@pytest.mark.parametrize(
+    ("slope", "curve", "lr", "still"),
+    [(0.0, 1e4, 1e-3, 5e-3), (1e-2, 0.0, 0.1, 5e-5)],
+    ids=["a small move", "a small fall"],
+)
+def test_either_a_small_move_or_a_small_fall_ends_it(
+    slope: float, curve: float, lr: float, still: float
+) -> None:
+    x = tb.tensor(np.array([1e-3]), requires_grad=True)
+    optimizer = optim.LBFGS([x], lr=lr, tolerance_change=still, tolerance_grad=1e-12)
+    losses: list[float] = []
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (x * x * curve + x * slope).sum()
+        loss.backward()
+        losses.append(loss.item())
+        return loss
+
+    optimizer.step(closure)
+    assert len(losses) == 2
+    moved, fell = abs(x.item() - 1e-3), losses[0] - losses[1]
+    assert (moved <= still) != (fell < still)
