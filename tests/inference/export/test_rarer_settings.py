@@ -111,6 +111,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "remainders": (lambda x: (x % 3, tb.fmod(x, 3), x // 3), (ROWS * 9,)),
     "remainders of integers": (lambda x: (x % 3, tb.fmod(x, 3), x // 3), (WHOLE,)),
     "shifts": (lambda x: (x << 2, x >> 1), (RNG.integers(0, 256, (3, 8)).astype(np.uint8),)),
+    **{
+        f"shifts of {dtype}": (
+            lambda x: tuple(
+                y
+                for n in (0, 1, 5, 7, 8, 31, 40, 64, *([] if "uint" in str(x.dtype) else [-1]))
+                for y in (x << tb.full_like(x, n), x >> tb.full_like(x, n))
+            ),
+            (RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (3, 8), dtype),),
+        )
+        for dtype in ("int8", "int16", "int32", "int64", "uint16", "uint64")
+    },
+    "places in order": (lambda x: tb.searchsorted(tb.asarray(ROWS[0].copy()).sort()[0], x), (ROWS,)),
     "sides": (lambda x: (tb.sign(x), tb.trunc(x), tb.round(x * 2) / 2, tb.floor(x)), (ROWS,)),
     "distances": (lambda x, y: tb.cdist(x, y), (ROWS, f(2, 8))),
     "order": (lambda x: (tb.argsort(x, 1), tb.topk(x, 3)[0]), (ROWS,)),
@@ -133,7 +145,6 @@ def test_written_out_or_not_they_give_the_same(name: str, opset: int) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], Any, str]] = {
-    "shifts of signed integers": (lambda x: x << 1, WHOLE, "BitShift is defined on unsigned integers"),
     "sums of windows of integers": (
         lambda x: F.max_pool2d(x, 2),
         WHOLE.reshape(1, 1, 3, 8),

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import bool_, float32, int32, int64, is_float, is_integer, is_signed, is_unsigned
+from trilobite.base.dtypes import (
+    bits,
+    bool_,
+    float32,
+    int32,
+    int64,
+    is_float,
+    is_integer,
+    is_signed,
+    is_unsigned,
+)
 from trilobite.inference.export.scope import Refused, Scope, onnx_type
 from trilobite.ir.graph import Equation
 
@@ -226,13 +236,36 @@ def _is(op: str) -> Rule:
 
 def _shift(direction: str) -> Rule:
     def write(s: Scope, e: Equation, x: str, n: str) -> str:
-        if not is_unsigned(_dtype(e)):
-            raise Refused("BitShift is defined on unsigned integers alone")
-        far = s.emit("GreaterOrEqual", n, _c(s, e, _dtype(e).itemsize * 8))
-        moved = s.emit("BitShift", x, s.emit("Where", far, _c(s, e, 0), n), direction=direction)
-        return s.emit("Where", far, _c(s, e, 0), moved)
+        if bits(_dtype(e)) < 8:
+            raise Refused(f"BitShift is not defined on {_dtype(e).name}")
+        if direction == "RIGHT" and not is_unsigned(_dtype(e)):
+            return _signed_to_the_right(s, e, x, n)
+        return _shifted(s, e, x, n, direction)
 
     return pointwise(write)
+
+
+def _shifted(s: Scope, e: Equation, x: str, n: str, direction: str) -> str:
+    """Of numbers that are not negative; nothing remains when all bits have left."""
+    dtype, zero = _dtype(e), _c(s, e, 0)
+    far = s.emit("GreaterOrEqual", n, _c(s, e, dtype.itemsize * 8))
+    word = None if is_unsigned(dtype) else np.dtype(f"u{dtype.name}")
+    if word is not None:
+        far = s.emit("Or", far, s.emit("Less", n, zero))
+    n = s.emit("Where", far, zero, n)
+    if word is None:
+        moved = s.emit("BitShift", x, n, direction=direction)
+    else:  # the same bits without a sign
+        x, n = (s.emit("Cast", v, to=onnx_type(word)) for v in (x, n))
+        moved = s.emit("Cast", s.emit("BitShift", x, n, direction=direction), to=onnx_type(dtype))
+    return s.emit("Where", far, zero, moved)
+
+
+def _signed_to_the_right(s: Scope, e: Equation, x: str, n: str) -> str:
+    """Negative numbers are turned over, shifted, and turned back."""
+    negative, ones = s.emit("Less", x, _c(s, e, 0)), _c(s, e, -1)
+    moved = _shifted(s, e, s.emit("Where", negative, s.emit("Sub", ones, x), x), n, "RIGHT")
+    return s.emit("Where", negative, s.emit("Sub", ones, moved), moved)
 
 
 def _cast(s: Scope, e: Equation) -> None:
