@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,21 @@ def test_what_no_operator_means_is_refused(name: str) -> None:
     function, x, text = REFUSED[name]
     with pytest.raises(TrilobiteError, match=text):
         export(function, tb.asarray(x))
+
+
+@pytest.mark.parametrize("shift", [0, 1, -3, 4, -4, (2, -5)])
+def test_sizes_that_vary_are_rolled(shift: Any) -> None:
+    """One graph for all sizes; a shift that some of them do not have is an error that says so."""
+    axis = (0, 1) if isinstance(shift, tuple) else 0
+    n = tb.dim("n", min=4, max=64)
+    model = export(lambda x: tb.roll(x, shift, axis), (tb.ones((5, 3)),), shapes=((n, 3),))
+    for size in (4, 5, 9):
+        x = RNG.normal(size=(size, 3)).astype(np.float32)
+        (found,) = load(model, target="reference").run({model.graph.input[0].name: x}).values()
+        np.testing.assert_array_equal(found, np.roll(x, shift, axis))
+    for far, text in ((5, "whether n < 5 depends"), (65, "roll by 65 along n")):
+        with pytest.raises(TrilobiteError, match=text):
+            export(partial(tb.roll, shift=far, axis=0), (tb.ones((5, 3)),), shapes=((n, 3),))
 
 
 def test_names_of_arguments_and_results() -> None:

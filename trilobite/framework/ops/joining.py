@@ -315,11 +315,23 @@ def _one(shift: Any) -> int:
 
 def _rolled(x: Value, shift: int, a: int) -> Value:
     n = x.shape[a]
-    cut = -int(shift) % n if n else 0
+    cut = _cut(n, int(shift))
     if cut == 0:
         return x
     (take, head), (_, tail) = slice_step(x.shape, a, 0, cut), slice_step(x.shape, a, cut, n)
     return table["concatenate"](take(x, **tail), take(x, **head), axis=a)
+
+
+def _cut(n: Dim, shift: int) -> Dim:
+    """How many elements leave at the beginning."""
+    if isinstance(n, int):
+        return -shift % n if n else 0
+    if abs(shift) > n:  # or an error that says which sizes decide it
+        raise ArgumentError(
+            f"roll by {shift} along {n} elements", where=user_location(), expected=f"at most {n}",
+            remedy="tighten the bounds of the symbolic dimension",
+        )  # fmt: skip
+    return -shift if shift <= 0 else n - shift
 
 
 @op(G, plan=True)
