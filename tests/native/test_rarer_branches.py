@@ -157,3 +157,9 @@ def test_prefixes_of_trees() -> None:
     ):
         with pytest.raises(ArgumentError, match="does not fit the structure of"):
             pytree.broadcast_prefix(wrong, value)
+
+
+def test_every_step_of_an_exchange_has_a_number_of_its_own() -> None:
+    from trilobite.native.exchange import _KINDS
+
+    assert sorted(_KINDS.values()) == list(range(len(_KINDS)))

@@ -13,6 +13,7 @@ import pytest
 
 import trilobite as tb
 from trilobite import nn
+from trilobite.base.errors import ArgumentError
 
 F = nn.functional
 
@@ -272,3 +273,24 @@ def test_targets_of_no_labels() -> None:
     found = F.ctc_loss(logs, nothing, [6, 5], [0, 0], reduction="none").numpy()
     logs = logs.numpy()
     np.testing.assert_allclose(found, [-logs[:6, 0, 0].sum(), -logs[:5, 1, 0].sum()], rtol=1e-6)
+
+
+@pytest.mark.parametrize("cutoffs", [[], [3, 2], [2, 2], [0, 3], [-1], [6], [2, 6], [2.5]])
+def test_cutoffs_that_are_none(cutoffs: list[Any]) -> None:
+    """Six classes: a cut lies from 1 to 5, and cuts rise."""
+    with pytest.raises(ArgumentError, match="cutoffs"):
+        nn.AdaptiveLogSoftmaxWithLoss(4, 6, cutoffs)
+
+
+@pytest.mark.parametrize("cutoffs", [[1], [5], [1, 2, 3, 4, 5]])
+def test_cutoffs_at_their_ends(cutoffs: list[int]) -> None:
+    layer = nn.AdaptiveLogSoftmaxWithLoss(16, 6, cutoffs, div_value=1.5)
+    x = tb.tensor(np.random.default_rng(1).standard_normal((5, 16)).astype(np.float32))
+    logs = layer.log_prob(x).detach().numpy()
+    assert logs.shape == (5, 6)
+    np.testing.assert_allclose(np.exp(logs).sum(1), 1, rtol=1e-5)
+    out = layer(x, tb.tensor(np.array([0, 1, 3, 4, 5])))
+    np.testing.assert_allclose(
+        out.output.detach().numpy(), logs[range(5), [0, 1, 3, 4, 5]], rtol=1e-4, atol=1e-5
+    )
+    assert layer.predict(x).tolist() == logs.argmax(1).tolist()
