@@ -4,8 +4,11 @@
     python -m tools.odd_machines 12 --first 100 --networks mlp,lenet,resnet18
 
 Machines have prime sizes, tiny or lopsided scratchpads, one pool or accumulators beside, arrays of every
-geometry, one to a dozen cores with and without SRAM and memory cores, slow and fast DRAM. A machine that the
-description refuses is drawn again. Each is written as a YAML file and given to the compiler as a user's file
+geometry, one to a dozen cores with and without SRAM and memory cores, slow and fast DRAM. From number
+`WITH_OPTIONS` on they have what else can be described, too: a few KiB of scratchpads whose ports are shared,
+weight FIFOs, instruction caches, formats of 4 and 8 bits, meshes and chains of clusters, two dies, a
+last-level cache, DRAM with rows and refresh, granules and bursts of odd sizes. A machine that the description
+refuses is drawn again. Each is written as a YAML file and given to the compiler as a user's file
 would be. Prints one line a network; ends with status 1 if one disagrees or does not compile.
 """
 
@@ -28,6 +31,7 @@ from trilobite.processor.machine import load_machine
 Description = dict[str, Any]
 GEOMETRIES = ("systolic-ws", "systolic-os", "adder-tree", "row-stationary")
 FORMATS = ("int8", "int16", "fp16", "bf16", "fp32")
+WITH_OPTIONS = 500  # the first number of a machine with optional parts
 NETWORKS = ("mlp", "lenet", "resnet18", "char_lstm", "bert_base")
 
 
@@ -72,6 +76,80 @@ def _core(rng: np.random.Generator) -> Description:
 
 def description(seed: int) -> Description:
     """A machine by number, not yet checked."""
+    found = _plain(seed)
+    if seed % 1000 >= WITH_OPTIONS:
+        rng = np.random.default_rng([seed, 1])
+        for change in (_odd_pads, _odd_units, _odd_dram, _odd_clusters):
+            change(found, rng)
+    return found
+
+
+def _one(rng: np.random.Generator, *choices: Any) -> Any:
+    return choices[int(rng.integers(len(choices)))]
+
+
+def _odd_pads(machine: Description, rng: np.random.Generator) -> None:
+    core = machine["core"]
+    is_tiny = rng.random() < 0.4
+    for name in ("nram", "wram"):
+        pad = core[name]
+        if is_tiny:
+            pad |= {"kib": _one(rng, 4, 5, 8, 12, 17), "reserved_kib": _one(rng, 0, 1) * (name == "nram")}
+        pad |= {"contended": bool(rng.random() < 0.3), "banks": _one(rng, 1, 2, 4)}
+    core["wram"]["fifo_tiles"] = _one(rng, 0, 0, 1, 4)
+    if is_tiny:
+        core.pop("pool_kib", None)
+    if rng.random() < 0.5:
+        core["fetch"] = {"kib": _one(rng, 1, 4, 32), "line_bytes": _one(rng, 8, 64, 256)}
+
+
+def _odd_units(machine: Description, rng: np.random.Generator) -> None:
+    core = machine["core"]
+    unit = core["mfu"]
+    if rng.random() < 0.3:
+        sizes = _one(rng, (1, 1, 1), (256, 256, 1), (1, 97, 1), (128, 2, 5))
+        unit["rows"], unit["cols"], unit["count"] = sizes
+    most = unit["rows"] * unit["cols"] * unit["count"]
+    rates = {f: min(r, most) for f, r in unit["macs_per_cycle"].items() if f != "fp32" or rng.random() < 0.7}
+    rates |= {f: most for f in ("tf32", "fp8", "int4") if rng.random() < 0.4}
+    unit["macs_per_cycle"] = rates or {"int8": most}
+    unit["zero_gating"] = _one(rng, "none", "weights", "activations", "both")
+    core["vfu"] |= {"granule_bytes": _one(rng, 1, 3, 8, 128, 512), "latency": _one(rng, 1, 60)}
+    core["scalar"] = {"add": _one(rng, 1, 7), "scratchpad": _one(rng, 1, 40), "dram": _one(rng, 1, 500)}
+    core["queues"]["dispatch"] = _one(rng, 1, 2, 9)
+    core["io_dma"]["setup"] = _one(rng, 0, 1, 99)
+    machine["barrier_cycles"] = _one(rng, 1, 8, 300)
+
+
+def _odd_dram(machine: Description, rng: np.random.Generator) -> None:
+    dram = machine["dram"]
+    dram |= {"granule_bytes": _one(rng, 1, 32, 48, 256), "burst_bytes": _one(rng, 7, 64, 512, 4096)}
+    dram["gib"] = _one(rng, 1, 2, 16)
+    if rng.random() < 0.4:
+        dram |= {
+            "row_bytes": dram["burst_bytes"] * _one(rng, 1, 4, 16), "banks": _one(rng, 1, 3, 8),
+            "row_ns": _one(rng, 5, 40.5), "refresh_interval_ns": 3900, "refresh_ns": _one(rng, 0, 295),
+        }  # fmt: skip
+    if rng.random() < 0.3:
+        machine["llc"] = {"kib": _one(rng, 64, 1000), "line_bytes": _one(rng, 64, 512), "bytes_per_cycle": 64}
+
+
+def _odd_clusters(machine: Description, rng: np.random.Generator) -> None:
+    if rng.random() < 0.5:
+        return
+    count = _one(rng, 2, 4, 6)
+    network = _one(
+        rng,
+        {"kind": "ring", "hop_cycles": 3},
+        {"kind": "mesh", "shape": [2, count // 2]},
+        {"kind": "torus", "shape": [2, count // 2], "dram_at": [0]},
+        {"kind": "links", "links": [[i, i + 1] for i in range(count - 1)], "dram_at": [count - 1]},
+    )
+    machine |= {"clusters": count, "cores_per_cluster": _one(rng, 1, 4, 5), "chips": _one(rng, 1, 2)}
+    machine["noc"] = {"link_bytes_per_cycle": _one(rng, 1, 4, 33), **network}
+
+
+def _plain(seed: int) -> Description:
     rng = np.random.default_rng(seed)
     clusters, cores = int(rng.choice([1, 1, 1, 2, 3])), int(rng.choice([1, 1, 2, 3, 4]))
     sram = int(rng.choice([0, 0, 96, 257, 1024]))

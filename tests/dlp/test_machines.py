@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trilobite as tb
-from tools.odd_machines import compared, written
+from tools.odd_machines import WITH_OPTIONS, compared, written
 
 F = tb.nn.functional
 
@@ -76,9 +76,24 @@ def test_a_random_machine_runs_a_network(seed: int, tmp_path: Path) -> None:
     assert lines and all(agrees for _, agrees in lines), lines
 
 
+@pytest.mark.parametrize("seed", [WITH_OPTIONS + 1, WITH_OPTIONS + 3])
+def test_chains_run_on_machines_with_options(seed: int, tmp_path: Path) -> None:
+    """Also in a few kilobytes, by links of one byte a cycle, through units whose ports are shared."""
+    rng = np.random.default_rng(seed)
+    model = tb.nn.Sequential(tb.nn.Conv1d(3, 5, 3), tb.nn.LayerNorm(9), tb.nn.Flatten(), tb.nn.Linear(45, 4))
+    target = f"dlp:{written(seed, tmp_path)}"
+    for body, x in (
+        (_long_integers, tb.tensor(rng.integers(0, 1 << 40, (3, 7)))),
+        (partial(_step, model), tb.tensor(rng.normal(size=(2, 3, 11)).astype(np.float32))),
+    ):
+        want, got = body(x), tb.jit(body, target=target, options={"checks": True})(x)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), *range(WITH_OPTIONS, WITH_OPTIONS + 6)])
 def test_random_machines_run_networks(seed: int, tmp_path: Path) -> None:
     lines = list(compared(written(seed, tmp_path), ["mlp", "lenet", "resnet18", "bert_base"]))
     assert all(agrees for _, agrees in lines), lines
