@@ -283,3 +283,14 @@ def test_profiles_repeat_as_often_as_asked(repeats: int) -> None:
     subject.session = SimpleNamespace(profile=lambda *a: given.append(a))  # type: ignore[assignment]
     measured(subject, {"x": 1}, repeats)
     assert given == [({"x": 1}, repeats)]
+
+
+def test_arrays_behind_a_kernel_have_six_places(tmp_path: Path) -> None:
+    from trilobite.cli.kernel import SHOWN, _arrays
+    from trilobite.processor import Device
+
+    held = np.arange(SHOWN + 2, dtype=np.float32) + np.float32(0.123456789)
+    told = _arrays([3, Device("dlp-s").array(held.reshape(2, -1))], str(tmp_path / "out"))
+    shown = " ".join(f"{v:.6f}" for v in held[:SHOWN])
+    assert told == f"argument 1: float32 2x{(SHOWN + 2) // 2} [{shown}]"
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "argument1.npy").ravel(), held)

@@ -200,3 +200,30 @@ def test_ways_are_the_shortest(kind: str, shape: Any, clusters: int) -> None:
         )
         assert not way or (way[0][0] == a and way[-1][1] == b)
         assert all(x[1] == y[0] and x[1] < clusters for x, y in pairwise(way))
+
+
+def test_boxes_are_as_wide_as_their_longest_line() -> None:
+    from trilobite.processor.machine.drawing import _box
+
+    assert _box(["a", "three", "do"]) == "+-------+\n| a     |\n| three |\n| do    |\n+-------+\n"
+
+
+def test_sources_are_loaded_by_their_ending(tmp_path: Any) -> None:
+    from trilobite.base.errors import DeviceError, TrilobiteError
+    from trilobite.processor.lang.bang.clang import find_clang
+
+    device = Device("mlu370-x4")
+    (tmp_path / "a.s").write_text(".entry one\none: SMOVE $1, #1\n", encoding="utf-8")
+    assert device.load(tmp_path / "a.s").names == device.load(str(tmp_path / "a.s")).names == ["one"]
+    with pytest.raises(DeviceError, match="cannot be read"):
+        device.load(tmp_path / "b.s")
+    for ending in ("dlp", "mlu"):
+        with pytest.raises((TrilobiteError, OSError)):
+            device.load(tmp_path / f"b.{ending}")
+    if find_clang() is None:
+        pytest.skip("there is no clang here")
+    text = "#include <bang.h>\n__mlu_global__ void two(int *x) { x[0] = 7; }\n"
+    (tmp_path / "c.mlu").write_text(text, encoding="utf-8")
+    x = device.array(np.zeros(1, np.int32))
+    device.launch(device.load(tmp_path / "c.mlu")["two"], [x])
+    assert x.numpy().tolist() == [7]
