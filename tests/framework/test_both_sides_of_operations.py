@@ -103,6 +103,16 @@ CASES: dict[str, Case] = {
     "size": (lambda: X.size(2), "size(2) of a tensor with 2 dimensions", lambda: X.size(1)),
     "size below": (lambda: X.size(-3), "size(-3) of a tensor", lambda: X.size(-2)),
     "linspace": (lambda: tb.linspace(0, 1, -1), "-1", lambda: tb.linspace(0, 1, 0)),
+    "fold_in": (
+        lambda: tb.random.fold_in(tb.random.key(0), at(1)),
+        "fold_in of",
+        lambda: tb.random.fold_in(tb.random.key(0), tb.tensor(1)),
+    ),
+    "fold_in of floats": (
+        lambda: tb.random.fold_in(tb.random.key(0), 1.0),
+        "fold_in of 1.0",
+        lambda: tb.random.fold_in(tb.random.key(0), 1),
+    ),
     # -- symbolic sizes
     "arange": (
         lambda: recorded(lambda x: tb.arange(1, x.shape[0]), V, shapes=[(N,)]),

@@ -18,7 +18,21 @@ from tests.errors.odd_subjects import subjects
 from trilobite.base import pytree
 
 TIMES = 3
-SUBJECTS = dict(subjects())
+F = tb.nn.functional
+
+
+def windowed() -> Iterator[tuple[str, Any]]:
+    """Windows over one to three axes, with and without a batch before them."""
+    rng = np.random.default_rng(12)
+    for rank, name in ((1, "1d"), (2, "2d"), (3, "3d")):
+        for lead in ((2, 3), (3,)):
+            x = rng.standard_normal((*lead, *(6, 5, 4)[:rank])).astype(np.float32)
+            for pool in (f"max_pool{name}", f"adaptive_max_pool{name}"):
+                yield f"{pool} {x.shape}", (getattr(F, pool), (x, 2), {"return_indices": True})
+            yield f"avg_pool{name} {x.shape}", (getattr(F, f"avg_pool{name}"), (x, 2), {})
+
+
+SUBJECTS = {**dict(subjects()), **dict(windowed())}
 PARTS = 8
 KINDS: dict[str, Callable[[Any], Any]] = {
     "f2": lambda x: x.astype(np.float16),
