@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import trilobite as tb
@@ -271,3 +272,38 @@ def test_a_thread_that_is_gone_has_no_line() -> None:
     worker.start()
     worker.join()
     assert made[0].snapshot()["line"] == "" and feeds.MOST > 1
+
+
+def test_roofs_of_a_launch_beside_their_formulas() -> None:
+    """Points by source line, peaks of the formats in use, all from the machine's description."""
+    from trilobite.processor import Device
+    from trilobite.report.processor import _roofs
+
+    text = """
+        LI $10, #nram(0)
+        LI $11, #wram(0)
+        LI $12, #nram(65536)
+        SMOVE $1, #4096
+        SMOVE $20, #16
+        SMOVE $21, #32
+        SMOVE $22, #24
+        VLOAD $10, $1, $0, #0
+        SYNC
+        MM.f32.f32.f32 $12, $10, $11, $20, $24
+    """
+    device = Device("dlp-s")
+    run = device.launch(device.load(text), [device.array(np.zeros(4096, np.float32))], checks=False)
+    made = _roofs(run, lambda place: "all")
+    machine, hertz = run.machine, run.machine.clock_ghz * 1e9
+    ((label, operations, moved, seconds),) = made.points
+    assert label == "all" and operations == 2 * run.roofline.macs == 2 * 16 * 32 * 24
+    assert moved == run.roofline.dram_bytes > 0
+    spans = [(op.start, op.finish) for core in run.timeline.cores for op in core.operations]
+    assert seconds == pytest.approx((max(f for _, f in spans) - min(s for s, _ in spans)) / hertz)
+    rate = machine.core.mfu.macs_per_cycle["fp32"]
+    assert made.peaks == [("fp32", pytest.approx(2 * rate * machine.cores * hertz))]
+    assert made.bandwidths == [("DRAM", pytest.approx(machine.dram_bytes_per_cycle * hertz))]
+    only = device.launch(device.load("SMOVE $1, #1"), checks=False)
+    name, rate = next(iter(machine.core.mfu.macs_per_cycle.items()))
+    found = _roofs(only, lambda place: "all")
+    assert not found.points and found.peaks == [(name, pytest.approx(2 * rate * machine.cores * hertz))]
