@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trilobite.base.wrong_use import RAW, raise_explained
 from trilobite.framework.devices import check_device
+from trilobite.framework.nn.hooks import Handle, Row
 
 _TABLES = {"_parameters": ("parameter",), "_buffers": ("buffer", "temporary"), "_modules": ("module",)}
 
@@ -101,6 +102,25 @@ class Habits:
         rows = self.__dict__.setdefault("_load_hooks", [])
         rows.append((hook, with_module))
         return lambda: rows.remove((hook, with_module))
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """`hook(module, prefix, keep_vars)` before state_dict() looks."""
+        return self._note_state_hook("_save_pre_hooks", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+        """`hook(module, state, prefix, metadata)` after state_dict(); it may change the state."""
+        return self._note_state_hook("_save_hooks", hook)
+
+    _register_state_dict_hook = register_state_dict_post_hook
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+        """`hook(module, result)` after loading; it may change the lists of missing and unexpected names."""
+        return self._note_state_hook("_loaded_hooks", hook)
+
+    def _note_state_hook(self, kind: str, hook: Callable[..., Any]) -> Handle:
+        rows: list[Row] = self.__dict__.setdefault(kind, [])
+        rows.append(Row(hook))
+        return Handle(rows, rows[-1])
 
     def get_extra_state(self) -> Any:
         """Nothing beyond parameters and buffers."""

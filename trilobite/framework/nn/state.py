@@ -42,7 +42,16 @@ def entries(module: Module, prefix: str = "") -> dict[str, Tensor]:
 
 
 def save_state(module: Module, prefix: str, keep_vars: bool) -> dict[str, Tensor]:
-    return {name: t if keep_vars else t.detach() for name, t in entries(module, prefix).items()}
+    parts = [(f"{prefix}{path}." if path else prefix, part) for path, part in module.named_modules()]
+    for at, part in parts:
+        for row in part.__dict__.get("_save_pre_hooks", ()):
+            row.fn(part, at, keep_vars)
+    found = {name: t if keep_vars else t.detach() for name, t in entries(module, prefix).items()}
+    for at, part in sorted(parts, key=lambda p: -p[0].count(".")):  # those within before those around them
+        for row in part.__dict__.get("_save_hooks", ()):
+            changed = row.fn(part, found, at, {})
+            found = found if changed is None else changed
+    return found
 
 
 def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
@@ -56,6 +65,9 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool, assign: b
     state = upgraded(module, dict(state), strict)
     own = entries(module)
     missing, unexpected = [n for n in own if n not in state], [n for n in state if n not in own]
+    for _, part in module.named_modules():
+        for row in part.__dict__.get("_loaded_hooks", ()):
+            row.fn(part, LoadResult(missing, unexpected))
     given = {name: _value(name, state[name]) for name in own if name in state}
     wrong = {name: why for name, v in given.items() if (why := _misfit(own[name], v, assign))}
     if wrong or (strict and (missing or unexpected)):
