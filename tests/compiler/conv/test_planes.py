@@ -4,6 +4,7 @@ odd counts of channels and filters; lines cut by panels; epilogues; empty shapes
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from tests.compiler.fences import fenced
 from trilobite.base.dtypes import DType, float32, float64
 from trilobite.compiler.targets.cpu.contraction import convolution as conv
 from trilobite.compiler.targets.cpu.contraction.convolution import lower_root
+from trilobite.compiler.targets.cpu.contraction.planes.steps import tile_of
 from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS
 from trilobite.compiler.targets.cpu.epilogue import epilogue_of
+from trilobite.compiler.targets.cpu.passes import layout_planes
 from trilobite.ir.graph import Equation, Graph, Var
 from trilobite.ir.primitive import result_types, table
 from trilobite.ir.types import Symbol, TensorType, affine
@@ -207,3 +210,16 @@ def test_all_images_count_as_work() -> None:
     steps = [lowered(case(rng, (n, 3, 6, 17), (5, 3, 1, 1))[0]).steps[-1] for n in (1, 64)]
     assert [s.flops for s in steps] == [2.0 * n * 6 * 17 * 3 * 5 for n in (1, 64)]
     assert steps[0].serial and not steps[1].serial
+
+
+@pytest.mark.parametrize("space", [(128,), (383,), (384,), (15, 15), (16, 16), (40, 15), (20, 20)])
+def test_the_estimate_is_of_the_vectors_that_the_kernel_takes(space: tuple[int, ...]) -> None:
+    """Small maps run with narrow vectors; estimated with wide ones, they stayed as they were written."""
+    wide = replace(SSE2, vector_bytes=32, tile_bytes=64)
+    ones, zeros = (1,) * len(space), (0,) * len(space)
+    window = {"stride": ones, "low": zeros, "high": zeros, "x_dilation": ones, "w_dilation": ones}
+    x, w = TensorType((1, 64, *space), float32), TensorType((64, 64, *ones), float32)
+    out = Var(TensorType((1, 64, *space), float32))
+    e = Equation(table["conv"], (Var(x), Var(w)), {**window, "groups": 1, "dtype": float32}, (out,))
+    taken = replace(wide, tile_bytes=tile_of(e, wide).lanes * 4)
+    assert layout_planes.cycles(e, wide)[0] == layout_planes.cycles(e, taken)[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from trilobite.base.dtypes import float32, float64
-from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, STRAIGHT, VECTORS
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, STRAIGHT, VECTORS, are_filled
 from trilobite.compiler.targets.cpu.contraction.tiling import ROWS
 from trilobite.compiler.targets.cpu.contraction.tiling import VECTORS as COLUMNS
 from trilobite.compiler.targets.cpu.passes.layout_axes import mixes_channels
@@ -38,7 +38,7 @@ def stays(e: Equation, host: Host) -> bool:
 
 def on_planes(e: Equation, host: Host) -> bool:
     """Of a convolution that fits, between values as they are written: is it as quick there?"""
-    planes, direct, moved = _cycles(e, host)
+    planes, direct, moved = cycles(e, host)
     return planes <= direct + moved
 
 
@@ -46,11 +46,11 @@ def is_worth_moving(e: Equation, host: Host) -> bool:
     """Of a convolution that fits, between values with their channels last: is it quicker there by more than
     moving its channels to the front and back? Few filters leave most lanes of the direct kernel empty.
     """
-    planes, direct, moved = _cycles(e, host)
+    planes, direct, moved = cycles(e, host)
     return planes + moved <= _GAIN * direct
 
 
-def _cycles(e: Equation, host: Host) -> tuple[float, float, float]:
+def cycles(e: Equation, host: Host) -> tuple[float, float, float]:
     """Of the kernel of planes, of the direct one, and of moving channels of source and result."""
     (x, w), (y,) = (v.type.shape for v in e.inputs), (e.outputs[0].type.shape,)
     channels, filters, pixels = int(x[1]), int(w[0]), prod(map(int, y[2:]))
@@ -58,7 +58,8 @@ def _cycles(e: Equation, host: Host) -> tuple[float, float, float]:
     source = channels * prod(map(int, x[2:]))
     moved = _MOVED * (source + filters * pixels) + _STARTED
     direct = _TILE * -(-pixels // ROWS) * _panels(filters, host.tile_lanes(size)) * depth
-    lanes = host.tile_lanes(size) if int(y[-1]) >= host.tile_lanes(size) else host.lanes(size)
+    wide = are_filled(host.tile_lanes(size), [int(n) for n in y[2:]])
+    lanes = host.tile_lanes(size) if wide else host.lanes(size)
     panel = VECTORS * lanes
     panels, rest = divmod(-(-pixels // lanes), VECTORS)
     packed = 1.0  # of all panels: those of few filters only where they go on in another line

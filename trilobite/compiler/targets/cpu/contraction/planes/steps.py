@@ -26,7 +26,7 @@ from trilobite.compiler.targets.cpu.contraction.planes.kernel import (
     tile_bytes,
 )
 from trilobite.compiler.targets.cpu.contraction.planes.source import source_step
-from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS
+from trilobite.compiler.targets.cpu.contraction.planes.tile import FILTERS, VECTORS, are_filled
 from trilobite.compiler.targets.cpu.contraction.tables import Array, runs_of
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling, tilings
 from trilobite.compiler.targets.cpu.contraction.words import Content, Form, contents, forms
@@ -41,7 +41,6 @@ _DEPTH = 192
 _WEIGHTS = 192 << 10  # bytes of a run of filters by a block of depth: they stay in the second-level cache,
 _SUMS = 128 << 10  # and so do the sums that wait for the next block
 _PANELS = 16  # of pixels that a block has at most
-_WIDE = 24  # vectors of pixels that an image has at least where wider ones are worth it
 _SERIAL = 1 << 15  # multiplications: below, waking another thread costs more than it brings
 
 
@@ -57,7 +56,7 @@ class Geometry:
 def lower_planes(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host: Host) -> Lowering:
     """A `conv_planes` whose operands are these inputs of the fusion."""
     x, y, a = e.inputs[0].type, e.outputs[0].type, e.attributes
-    tile = _tile(e, host)
+    tile = tile_of(e, host)
     kernel: tuple[int, ...] = tuple(a["kernel"])
     space, out = (tuple(int(n) for n in t.shape[2:]) for t in (x, y))
     source = Operand("in", inputs[0])
@@ -80,11 +79,11 @@ def lower_planes(e: Equation, epilogue: Epilogue, inputs: tuple[int, int], host:
     return Lowering(tuple(steps), temporaries, tables, why=f"{why} x {pixels_of(tile)} pixels")
 
 
-def _tile(e: Equation, host: Host) -> Tiling:
+def tile_of(e: Equation, host: Host) -> Tiling:
     """With the widest vectors that lines of pixels fill: one holds the ends of two lines at most."""
     plain, *wide = tilings(host, e.inputs[0].type.dtype, e.attributes["dtype"])
     shape = [int(n) for n in e.outputs[0].type.shape[2:]]
-    return next((t for t in wide if shape[-1] >= t.lanes and math.prod(shape) >= _WIDE * t.lanes), plain)
+    return next((t for t in wide if are_filled(t.lanes, shape)), plain)
 
 
 def as_it_lies(e: Equation) -> bool:

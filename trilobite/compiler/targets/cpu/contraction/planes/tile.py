@@ -7,6 +7,9 @@ accumulators stay between blocks of depth, a line of pixels for each filter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from trilobite.compiler.targets.cpu.contraction.tile import RegisterTile, through_depth
 from trilobite.compiler.targets.cpu.contraction.tiling import Tiling
 from trilobite.native.llvm.text import Text, Value
@@ -14,8 +17,15 @@ from trilobite.native.llvm.text import Text, Value
 FILTERS = 4  # of a panel: 4 x 3 accumulators, 3 vectors of pixels and a broadcast fill 16 registers
 VECTORS = 3
 STRAIGHT = 2  # panels of filters: of so few, a panel of pixels in one run of memory is read where it lies
+_WIDE = 24  # vectors of pixels that an image has at least where wider ones are worth it
+
 _UNROLL = 4
 _PARAMETERS = ("ptr noalias", "i64", "ptr noalias", "i64", "ptr noalias", "i1")
+
+
+def are_filled(lanes: int, shape: Sequence[int]) -> bool:
+    """Do so many pixels fill vectors of these lanes, wider than others?"""
+    return shape[-1] >= lanes and prod(shape) >= _WIDE * lanes
 
 
 class PlaneTile(RegisterTile):
