@@ -275,7 +275,7 @@ def test_targets_of_no_labels() -> None:
     np.testing.assert_allclose(found, [-logs[:6, 0, 0].sum(), -logs[:5, 1, 0].sum()], rtol=1e-6)
 
 
-@pytest.mark.parametrize("cutoffs", [[], [3, 2], [2, 2], [0, 3], [-1], [6], [2, 6], [2.5]])
+@pytest.mark.parametrize("cutoffs", [[], [3, 2], [2, 2], [0, 3], [-1], [6], [2, 6]])
 def test_cutoffs_that_are_none(cutoffs: list[Any]) -> None:
     """Six classes: a cut lies from 1 to 5, and cuts rise."""
     with pytest.raises(ArgumentError, match=r"cutoffs \[.*\] for 6 classes"):
