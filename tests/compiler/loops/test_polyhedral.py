@@ -407,9 +407,11 @@ def test_a_search_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
     assert str(sc.Schedule(sweeps(3, 5)).auto_tile(2)) == str(jacobi)
 
 
-@pytest.mark.parametrize("seed", [1179, 2676, 8062, 9007, 9220, 10976])
+@pytest.mark.parametrize("seed", [1179, 2676, 8062, 9007, 9220, 9570, 10976])
 def test_loops_in_rare_forms(seed: int) -> None:
-    """An index i - 3 (i div 3); loops named k_2_2 and, cut in parts, k_2; only iterations with two cases."""
+    """An index i - 3 (i div 3); loops named k_2_2 and, cut in parts, k_2; only iterations with two cases; a
+    statement that never runs.
+    """
     check(seed, native=True)
 
 
@@ -423,6 +425,21 @@ def sweeps(iterations: int, points: int) -> Nest:
     mean = sc.loop("x", points, b[x + 1].set((a[x] + a[x + 1] + a[x + 2]) * 0.25))
     back = sc.loop("y", points, a[y + 1].set(b[y + 1] * 2.0))
     return sc.nest("jacobi", (a, b), sc.loop("t", iterations, mean, back))
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 4), (4, 0), (0, 0)])
+def test_statements_that_never_run_are_no_hindrance(first: int, second: int) -> None:
+    x, y = sc.variables("x y")
+    a = sc.array("a", (6, 6))
+    one = sc.loops({"x": 4, "y": first}, a[x, y].set(a[x, y + 1] * 2.0))
+    two = sc.loops({"x": 4, "y": second}, a[x, y + 1].set(a[x + 1, y] * 0.5))
+    nest = sc.nest("some", (a,), sc.loop("t", 3, one, two))
+    tiled = sc.Schedule(nest).auto_tile(2)
+    found = np.random.default_rng(5).standard_normal((6, 6)).astype(np.float32)
+    want = found.copy()
+    sc.Schedule(nest).interpret(want)
+    tiled.interpret(found)
+    assert_same_bits(found, want, str(tiled))
 
 
 @pytest.mark.parametrize("sizes", [(4,), (3, 8), (32, 5)])

@@ -90,7 +90,7 @@ def _tiled(found: Relations, sizes: Sequence[int]) -> Nest:
     text = order_of(str(found.domain), str(shadow(pairs)), str(pairs))
     order = found.isl.Schedule.read_from_str(found.context, text)
     bands = _Bands(found, sizes)
-    bands.collect(order.get_root(), range(len(found.placed)))
+    bands.collect(order.get_root(), [_number(each) for each in parts(found.domain.get_set_list())])
     order = order.get_root().map_descendant_bottom_up(bands.tile).get_schedule()
     return _written(found, _build(found).node_from_schedule(order), bands.names)
 
@@ -127,7 +127,7 @@ class _Bands:
         return node.band_member_set_ast_loop_type(last, self.isl.ast_loop_type.separate)
 
     def collect(self, node: Any, numbers: Sequence[int]) -> None:
-        """The names of the loops around each statement, from the outside."""
+        """The names of the loops around each statement that runs at all, from the outside."""
         if node.get_type() == self.isl.schedule_node_type.filter:
             inside = {_number(s) for s in parts(node.filter_get_filter().get_set_list())}
             numbers = [n for n in numbers if n in inside]
