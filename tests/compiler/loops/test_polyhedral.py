@@ -407,10 +407,10 @@ def test_a_search_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
     assert str(sc.Schedule(sweeps(3, 5)).auto_tile(2)) == str(jacobi)
 
 
-@pytest.mark.parametrize("seed", [1179, 2676, 8062, 9007, 9220, 9570, 10976])
+@pytest.mark.parametrize("seed", [1179, 2676, 4556, 8062, 9007, 9220, 9570, 10976])
 def test_loops_in_rare_forms(seed: int) -> None:
     """An index i - 3 (i div 3); loops named k_2_2 and, cut in parts, k_2; only iterations with two cases; a
-    statement that never runs.
+    statement that never runs; quotients and remainders of numbers.
     """
     check(seed, native=True)
 

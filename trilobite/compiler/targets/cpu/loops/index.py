@@ -151,8 +151,15 @@ def substitute(index: Index, by: Mapping[str, Index]) -> Index:
         elif isinstance(atom, Indirect):
             out = out + atom_index(Indirect(atom.load.substituted(by), atom.low, atom.high)) * c
         else:
-            out = out + atom_index(type(atom)(substitute(atom.index, by), atom.by)) * c
+            out = out + _divided_by(type(atom), substitute(atom.index, by), atom.by) * c
     return out
+
+
+def _divided_by(kind: type[Quotient | Remainder], index: Index, by: Dim) -> Index:
+    """A quotient or a remainder; of numbers, the number."""
+    if index.terms or not isinstance(index.constant, int) or not isinstance(by, int):
+        return atom_index(kind(index, by))
+    return Index(index.constant // by if kind is Quotient else index.constant % by)
 
 
 def evaluate(
@@ -218,12 +225,13 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int] | None:
         return None if extent is None else (0, max(upper(extent) - 1, 0))
     if isinstance(atom, Indirect):
         return lower(atom.low), upper(atom.high)
-    if isinstance(atom, Remainder):
-        return 0, upper(atom.by) - 1
-    inner = bounds(atom.index, ranges)
-    if inner is None or not isinstance(atom.by, int):
-        return None
-    return inner[0] // atom.by, inner[1] // atom.by
+    by, inner = atom.by, bounds(atom.index, ranges)
+    if not isinstance(by, int) or inner is None:
+        return (0, upper(by) - 1) if isinstance(atom, Remainder) else None
+    first, last = inner[0] // by, inner[1] // by
+    if isinstance(atom, Quotient):
+        return first, last
+    return (inner[0] % by, inner[1] % by) if first == last else (0, by - 1)
 
 
 def divided(index: Index, by: Dim, ranges: Ranges) -> tuple[Index, Index]:
