@@ -47,7 +47,7 @@ def test_optimisers(case: str) -> None:
         give(rng, ours, theirs, skip=n % 5)
         a.step()
         b.step()
-        same(ours, theirs)
+        same(ours, theirs, 1e-6 if name == "ASGD" else 1e-10)  # whose rate is float32 there, always
 
 
 SCHEDULES = {
