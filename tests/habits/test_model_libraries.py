@@ -273,6 +273,14 @@ def test_lists_of_tensors() -> None:
     np.testing.assert_allclose(xs[0].numpy(), X + 0.5)
 
 
+def test_a_tensor_from_outside_is_made_contiguous() -> None:
+    outside = tb.tensor(X)
+    turned = outside.T
+    found = tb.jit(lambda: (outside.T.contiguous() * 2, turned.contiguous().view(-1)))()
+    np.testing.assert_array_equal(found[0].numpy(), 2 * X.T)
+    np.testing.assert_array_equal(found[1].numpy(), X.T.ravel())
+
+
 def test_collate_is_below_utils() -> None:
     collate = tb.utils.data._utils.collate
     assert collate.default_collate([1, 2]).tolist() == [1, 2]

@@ -22,6 +22,7 @@ from trilobite.framework.sizes import Size
 from trilobite.framework.tensor import Tensor, wrap
 from trilobite.framework.views import Step
 from trilobite.ir.primitives import table
+from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.tape import Taped
 from trilobite.ir.types import Affine, Dim, Shape, size_of
 
@@ -387,8 +388,8 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy in which they do."""
     if x._view is None:
         return x
-    base = x._cell.value
-    if type(base) is np.ndarray and base.flags.c_contiguous and x._cell.owner is None:
+    base, recorder = x._cell.value, entry.threads.context.recorder
+    if type(base) is np.ndarray and base.flags.c_contiguous and x._cell.owner is recorder is None:
         return x if x._look(base).flags.c_contiguous else clone(x)
     return x if is_contiguous(x) else clone(x)
 
