@@ -14,10 +14,12 @@ import numpy as np
 from trilobite.base.dtypes import DType, accumulator, is_complex, real_of
 from trilobite.ir.primitive import Value
 from trilobite.ir.primitives import table
+from trilobite.ir.primitives.common import cast_to
 from trilobite.ir.transforms import bind as entry
 
 add, sub, mul, div = table["add"], table["sub"], table["mul"], table["div"]
 neg, sqrt, maximum, pow, select = table["neg"], table["sqrt"], table["maximum"], table["pow"], table["select"]
+cast = cast_to
 ZERO, ONE = np.asarray(0.0), np.asarray(1.0)
 """Numbers without dimensions, in float64: what hyperparameters are before they meet a parameter."""
 
@@ -47,10 +49,6 @@ def square(x: Value) -> Value:
 def complement(x: Value) -> Value:
     """1 − x, of a number."""
     return sub(ONE, x)
-
-
-def cast(x: Value, dtype: DType) -> Value:
-    return x if x.dtype == dtype else table["cast"](x, dtype=dtype)
 
 
 def as_real(x: Value) -> Value:

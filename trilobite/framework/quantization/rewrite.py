@@ -23,6 +23,7 @@ from trilobite.framework.quantization.prepare import Prepared
 from trilobite.framework.quantization.scheme import Scheme
 from trilobite.ir.graph import Dense, Equation, Graph, Var
 from trilobite.ir.primitive import Value, table
+from trilobite.ir.primitives.common import cast_to
 from trilobite.ir.transforms.bind import bind
 from trilobite.ir.transforms.record import record_graph
 
@@ -130,7 +131,7 @@ class Writer:
             if form.sums is not None:
                 form.codes = self._drained(form.sums, grid)
             else:
-                x = _cast(form.numbers if form.computed is None else form.computed, float32)
+                x = cast_to(form.numbers if form.computed is None else form.computed, float32)
                 scale, zero = _full((), float32, grid.scale), _full((), grid.dtype, grid.zero)
                 form.codes = table["quantise"](x, scale, zero, axis=None, dtype=grid.dtype)
         return form.codes
@@ -231,11 +232,11 @@ class Writer:
             return None
         (v,) = e.inputs
         grid = self.grid(v)
-        x = _cast(self.codes(v), int32)
+        x = cast_to(self.codes(v), int32)
         if grid.zero:
             x = table["sub"](x, _full(x.shape, int32, grid.zero))
         most = int(np.prod([d for d in _added(e)])) * (int(np.iinfo(grid.dtype).max) + 1) * 2
-        total = bind(e.primitive, _cast(x, int64 if most >= 1 << 31 else int32), **e.attributes)
+        total = bind(e.primitive, cast_to(x, int64 if most >= 1 << 31 else int32), **e.attributes)
         return Forms(sums=Sums(total, np.asarray(grid.scale, np.float64), None, ""))
 
     def _shift(self, e: Equation) -> Forms | None:
@@ -332,17 +333,17 @@ class Writer:
             out = table["dequantise"](total, by, _full(scale.shape, int32, 0), axis=s.place)
         else:
             axes = () if s.place is None else (s.place,)
-            wide = table["broadcast"](_cast(by, float64), shape=total.shape, axes=axes)
-            out = _cast(table["mul"](_cast(total, float64), wide), float32)
+            wide = table["broadcast"](cast_to(by, float64), shape=total.shape, axes=axes)
+            out = cast_to(table["mul"](cast_to(total, float64), wide), float32)
         if np.isfinite(s.low):
             out = table["maximum"](out, _full(out.shape, float32, s.low))
         if np.isfinite(s.high):
             out = table["minimum"](out, _full(out.shape, float32, s.high))
-        return _cast(out, dtype)
+        return cast_to(out, dtype)
 
     def _dequantised(self, q: Value, grid: Grid, dtype: DType) -> Value:
         scale, zero = _full((), float32, grid.scale), _full((), grid.dtype, grid.zero)
-        return _cast(table["dequantise"](q, scale, zero, axis=None), dtype)
+        return cast_to(table["dequantise"](q, scale, zero, axis=None), dtype)
 
 
 def _repeated(p: Prepared, v: Var) -> tuple[Var, tuple[int, ...]]:
@@ -387,10 +388,6 @@ def _held(q: Value, grid: Grid, low: float, high: float) -> Value:
 
 def _full(shape: Any, dtype: DType, value: float) -> Value:
     return table["full"](shape=tuple(shape), dtype=dtype, value=value)
-
-
-def _cast(x: Any, dtype: DType) -> Value:
-    return x if x.dtype == dtype else table["cast"](x, dtype=dtype)
 
 
 def _under(layer: str, name: str) -> str:

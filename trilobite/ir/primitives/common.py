@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trilobite.base.dtypes import DType, float32, int4, int8, uint4, uint8
+from trilobite.base.dtypes import DType, float32, int4, int8, is_complex, uint4, uint8
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
@@ -126,6 +126,14 @@ def in_bytes(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _formats: Any = ml_dtypes  # its functions carry no types
+
+
+def cast_to(x: Value, dtype: DType) -> Value:
+    return x if x.dtype == dtype else table["cast"](x, dtype=dtype)
+
+
+def conj(x: Value) -> Value:
+    return table["conj"](x) if is_complex(x.dtype) else x
 
 
 @cache

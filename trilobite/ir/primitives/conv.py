@@ -20,7 +20,7 @@ from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitives.common import cast_to, conj, count, same_types
 from trilobite.ir.primitives.conv_blocks import convolve, input_gradient, weight_gradient
 from trilobite.ir.primitives.conv_geometry import Geometry, Ints, geometry
 from trilobite.ir.types import Dim, Shape, TensorType, size_of
@@ -106,23 +106,15 @@ def _weight_grad(x: Array, y: Array, dtype: DType, **attrs: Any) -> Array:
     return weight_gradient(x, y, weight_geometry(x.shape, y.shape, **attrs), dtype)
 
 
-# -- derivatives: each slope is one of the other two, with complex factors conjugated on the way back --------
-
-
-def _conj(v: Value) -> Value:
-    return table["conj"](v) if is_complex(v.dtype) else v
-
-
-def _as(t: Value, dtype: DType) -> Value:
-    return t if t.dtype == dtype else table["cast"](t, dtype=dtype)
+# -- derivatives: each slope is one of the other two, with complex factors conjd on the way back --------
 
 
 def _to_x(y: Value, w: Value, x: TensorType, **window: Any) -> Value:
-    return conv_input_grad(_as(y, w.dtype), w, space=x.shape[2:], dtype=x.dtype, **window)
+    return conv_input_grad(cast_to(y, w.dtype), w, space=x.shape[2:], dtype=x.dtype, **window)
 
 
 def _to_w(x: Value, y: Value, w: TensorType, **window: Any) -> Value:
-    return conv_weight_grad(x, _as(y, x.dtype), kernel=w.shape[2:], dtype=w.dtype, **window)
+    return conv_weight_grad(x, cast_to(y, x.dtype), kernel=w.shape[2:], dtype=w.dtype, **window)
 
 
 def _window(
@@ -138,14 +130,14 @@ def _conv_x(
     t: Value, w: Value, x_type: TensorType, *,
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
-    return _to_x(t, _conj(w), x_type, **_window(stride, low, high, x_dilation, w_dilation, groups))
+    return _to_x(t, conj(w), x_type, **_window(stride, low, high, x_dilation, w_dilation, groups))
 
 
 def _conv_w(
     t: Value, x: Value, w_type: TensorType, *,
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
-    return _to_w(_conj(x), t, w_type, **_window(stride, low, high, x_dilation, w_dilation, groups))
+    return _to_w(conj(x), t, w_type, **_window(stride, low, high, x_dilation, w_dilation, groups))
 
 
 def _input_grad_y(
@@ -153,7 +145,7 @@ def _input_grad_y(
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
     window = _window(stride, low, high, x_dilation, w_dilation, groups)
-    return conv(_as(t, w.dtype), _conj(w), dtype=y_type.dtype, **window)
+    return conv(cast_to(t, w.dtype), conj(w), dtype=y_type.dtype, **window)
 
 
 def _input_grad_w(
@@ -161,7 +153,9 @@ def _input_grad_w(
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
     window = _window(stride, low, high, x_dilation, w_dilation, groups)
-    return conv_weight_grad(_as(t, y.dtype), _conj(y), kernel=w_type.shape[2:], dtype=w_type.dtype, **window)
+    return conv_weight_grad(
+        cast_to(t, y.dtype), conj(y), kernel=w_type.shape[2:], dtype=w_type.dtype, **window
+    )
 
 
 def _weight_grad_x(
@@ -169,7 +163,7 @@ def _weight_grad_x(
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
     window = _window(stride, low, high, x_dilation, w_dilation, groups)
-    return conv_input_grad(_conj(y), _as(t, y.dtype), space=x_type.shape[2:], dtype=x_type.dtype, **window)
+    return conv_input_grad(conj(y), cast_to(t, y.dtype), space=x_type.shape[2:], dtype=x_type.dtype, **window)
 
 
 def _weight_grad_y(
@@ -177,7 +171,7 @@ def _weight_grad_y(
     stride: Ints, low: Ints, high: Ints, x_dilation: Ints, w_dilation: Ints, groups: int,
 ) -> Value:  # fmt: skip
     window = _window(stride, low, high, x_dilation, w_dilation, groups)
-    return conv(_conj(x), _as(t, x.dtype), dtype=y_type.dtype, **window)
+    return conv(conj(x), cast_to(t, x.dtype), dtype=y_type.dtype, **window)
 
 
 # -- batching: the batch joins an axis that the convolution already maps over --------------------------------

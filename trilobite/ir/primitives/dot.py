@@ -17,8 +17,8 @@ from trilobite.base.blas import one_thread
 from trilobite.base.dtypes import ALL, DType, accumulator, bits, bool_, float32, float64, int32, is_integer
 from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.quiet import array_rule, begin, end
-from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitive import Attributes, Primitive, Value
+from trilobite.ir.primitives.common import cast_to, conj, count, same_types
 from trilobite.ir.primitives.shape import inverse, transpose
 from trilobite.ir.types import Dim, TensorType, size_of
 
@@ -154,7 +154,7 @@ def _dot_x(t: Value, y: Value, x_type: TensorType, *, contract: Axes, batch: Axe
     fx, fy = free_axes(len(x_type.shape), contract[0], batch[0]), free_axes(ny, contract[1], batch[1])
     t_batch = tuple(range(nb))
     t_fy = tuple(range(nb + len(fx), nb + len(fx) + len(fy)))
-    out = dot(_as(t, y.dtype), y, contract=(t_fy, fy), batch=(t_batch, batch[1]), dtype=x_type.dtype)
+    out = dot(cast_to(t, y.dtype), y, contract=(t_fy, fy), batch=(t_batch, batch[1]), dtype=x_type.dtype)
     rest = [j for j in range(ny) if j not in fy and j not in batch[1]]  # y's contracted axes in y's order
     order = [*batch[0], *fx, *(contract[0][contract[1].index(j)] for j in rest)]
     return transpose(out, axes=inverse(order)) if order != sorted(order) else out
@@ -164,18 +164,10 @@ def _dot_y(t: Value, x: Value, y_type: TensorType, *, contract: Axes, batch: Axe
     nb, nx = len(batch[0]), len(x.shape)
     fx, fy = free_axes(nx, contract[0], batch[0]), free_axes(len(y_type.shape), contract[1], batch[1])
     t_batch, t_fx = tuple(range(nb)), tuple(range(nb, nb + len(fx)))
-    out = dot(x, _as(t, x.dtype), contract=(fx, t_fx), batch=(batch[0], t_batch), dtype=y_type.dtype)
+    out = dot(x, cast_to(t, x.dtype), contract=(fx, t_fx), batch=(batch[0], t_batch), dtype=y_type.dtype)
     rest = [i for i in range(nx) if i not in fx and i not in batch[0]]
     order = [*batch[1], *(contract[1][contract[0].index(i)] for i in rest), *fy]
     return transpose(out, axes=inverse(order)) if order != sorted(order) else out
-
-
-def _as(t: Value, dtype: DType) -> Value:
-    return t if t.dtype == dtype else table["cast"](t, dtype=dtype)
-
-
-def _conj(x: Value) -> Value:
-    return table["conj"](x) if x.dtype.kind == "c" else x
 
 
 def _batch(size: Dim, values: Sequence[Value], mapped: Sequence[bool], attrs: Attributes) -> Value:
@@ -209,8 +201,8 @@ dot: Primitive = Primitive(
         lambda t, x, *, contract, batch, dtype: dot(x, t, contract=contract, batch=batch, dtype=dtype),
     ),
     vjp=(
-        lambda t, y, x_type, *, contract, batch: _dot_x(t, _conj(y), x_type, contract=contract, batch=batch),
-        lambda t, x, y_type, *, contract, batch: _dot_y(t, _conj(x), y_type, contract=contract, batch=batch),
+        lambda t, y, x_type, *, contract, batch: _dot_x(t, conj(y), x_type, contract=contract, batch=batch),
+        lambda t, x, y_type, *, contract, batch: _dot_y(t, conj(x), y_type, contract=contract, batch=batch),
     ),
     batch=_batch,
     cost=_cost,

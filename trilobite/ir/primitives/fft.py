@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from trilobite.base.dtypes import COMPLEX, FLOATS, DType, accumulator, complex_of, int64, real_of
+from trilobite.base.dtypes import COMPLEX, FLOATS, accumulator, complex_of, int64, real_of
 from trilobite.base.errors import ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import count, same_types
+from trilobite.ir.primitives.common import cast_to, count, same_types
 from trilobite.ir.types import Dim, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -127,14 +127,10 @@ def _weighted(x: Value, axis: int, length: Dim, inner: float) -> Value:
     )
 
 
-def _as(t: Value, dtype: DType) -> Value:
-    return t if t.dtype == dtype else table["cast"](t, dtype=dtype)
-
-
 def _rfft_vjp(t: Value, x_type: TensorType, *, axis: int) -> Value:
     """irfft counts numbers inside the half spectrum twice, for their mirror images: so half of them."""
     length = x_type.shape[axis]
-    return _as(irfft(_weighted(t, axis, length, 0.5), axis=axis, length=length), x_type.dtype)
+    return cast_to(irfft(_weighted(t, axis, length, 0.5), axis=axis, length=length), x_type.dtype)
 
 
 def _real_batch(name: str) -> Any:

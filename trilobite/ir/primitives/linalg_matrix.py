@@ -18,7 +18,7 @@ from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import quiet
 from trilobite.ir.primitive import Attributes, Value, table
-from trilobite.ir.primitives.common import count, names
+from trilobite.ir.primitives.common import cast_to, count, names
 from trilobite.ir.types import Dim, Shape, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -216,21 +216,17 @@ def along_rows(v: Value, shape: Shape) -> Value:
 
 def times_columns(a: Value, v: Value) -> Value:
     """a @ diag(v), for a real or equal dtype of v."""
-    return table["mul"](a, along_columns(as_dtype(v, a.dtype), a.shape))
+    return table["mul"](a, along_columns(cast_to(v, a.dtype), a.shape))
 
 
 def over_columns(a: Value, v: Value) -> Value:
     """a @ diag(1/v)."""
-    return table["div"](a, along_columns(as_dtype(v, a.dtype), a.shape))
+    return table["div"](a, along_columns(cast_to(v, a.dtype), a.shape))
 
 
 def times_rows(v: Value, a: Value) -> Value:
     """diag(v) @ a."""
-    return table["mul"](along_rows(as_dtype(v, a.dtype), a.shape), a)
-
-
-def as_dtype(v: Value, dtype: DType) -> Value:
-    return v if v.dtype == dtype else table["cast"](v, dtype=dtype)
+    return table["mul"](along_rows(cast_to(v, a.dtype), a.shape), a)
 
 
 def real(a: Value) -> Value:
@@ -276,7 +272,7 @@ def divided_differences(v: Value, dtype: DType) -> Value:
     gaps = sub(along_columns(v, shape), along_rows(v, shape))
     ones = table["full"](shape=shape, dtype=v.dtype, value=1.0)
     gaps = add(gaps, eye(shape, v.dtype))  # any number but 0 on the diagonal, which is cleared below
-    return as_dtype(where_index("ne", shape, table["div"](ones, gaps)), dtype)
+    return cast_to(where_index("ne", shape, table["div"](ones, gaps)), dtype)
 
 
 def sum_of(terms: Sequence[Value | None]) -> Value | None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from trilobite.base.dtypes import accumulator, complex_of, real_of
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
+from trilobite.ir.primitives.common import cast_to
 from trilobite.ir.primitives.linalg_lu import solve
 from trilobite.ir.primitives.linalg_matrix import (
     add,
     adjoint,
-    as_dtype,
     check_matrix,
     conj,
     cubic,
@@ -78,7 +78,7 @@ def _eigh_vjp(
     cw, cv = cts
     inner = sum_of(
         [
-            None if cw is None else diagonal_matrix(as_dtype(cw, v.dtype)),
+            None if cw is None else diagonal_matrix(cast_to(cw, v.dtype)),
             None if cv is None else table["mul"](divided_differences(w, v.dtype), mm(adjoint(v), cv)),
         ]
     )
@@ -137,7 +137,7 @@ def _eig_jvp(primals: Sequence[Value], tangents: Sequence[Any], attrs: Attribute
     w, v = eig(primals[0])
     if tangents[0] is None:
         return (w, v), (None, None)
-    change = solve(v, mm(as_dtype(tangents[0], v.dtype), v))
+    change = solve(v, mm(cast_to(tangents[0], v.dtype), v))
     turn = table["mul"](divided_differences(w, v.dtype), change)
     moved = mm(v, turn)
     longer = real(diagonal(mm(adjoint(v), moved)))
@@ -162,7 +162,7 @@ def _eig_vjp(
     if inner is None:
         return [None]
     back = solve(adjoint(v), mm(inner, adjoint(v)))
-    return [as_dtype(back, inputs[0].dtype)]
+    return [cast_to(back, inputs[0].dtype)]
 
 
 eig: Primitive = Primitive(
@@ -174,12 +174,12 @@ eig: Primitive = Primitive(
 
 def _eigvals_jvp(t: Value, x: Value) -> Value:
     v = eig(x)[1]
-    return diagonal(solve(v, mm(as_dtype(t, v.dtype), v)))
+    return diagonal(solve(v, mm(cast_to(t, v.dtype), v)))
 
 
 def _eigvals_vjp(t: Value, x: Value) -> Value:
     v = eig(x)[1]
-    return as_dtype(solve(adjoint(v), mm(diagonal_matrix(t), adjoint(v))), x.dtype)
+    return cast_to(solve(adjoint(v), mm(diagonal_matrix(t), adjoint(v))), x.dtype)
 
 
 def _eigvals_type(x: TensorType) -> TensorType:

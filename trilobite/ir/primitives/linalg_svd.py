@@ -19,10 +19,10 @@ from trilobite.base.errors import DTypeError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
+from trilobite.ir.primitives.common import cast_to
 from trilobite.ir.primitives.linalg_matrix import (
     add,
     adjoint,
-    as_dtype,
     check_matrix,
     columns_of,
     cubic,
@@ -140,7 +140,7 @@ def _svd_vjp(
     cv, cv_rest = _split(None if cvh is None else adjoint(cvh), f.k)
     inner = sum_of(
         [
-            None if cs is None else diagonal_matrix(as_dtype(cs, f.dtype)),
+            None if cs is None else diagonal_matrix(cast_to(cs, f.dtype)),
             _turn_back(f, f.u, cu, on_left=True),
             _turn_back(f, f.v, cv, on_left=False),
         ]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from trilobite.base.dtypes import int64, is_complex
+from trilobite.base.dtypes import int64
 from trilobite.base.quiet import array_rule
 from trilobite.ir.primitive import Attributes, Primitive, Value, table
-from trilobite.ir.primitives.common import count
+from trilobite.ir.primitives.common import conj, count
 from trilobite.ir.primitives.cumulative import shifted
 from trilobite.ir.primitives.gather import gather_nd, take_along
 from trilobite.ir.primitives.scatter import (
@@ -134,10 +134,6 @@ def _zeros(x: Value) -> Value:
     return table["full"](shape=x.shape, dtype=x.dtype, value=0.0)
 
 
-def _conj(x: Value) -> Value:
-    return table["conj"](x) if is_complex(x.dtype) else x
-
-
 def _shares(x: Value, updates: Value, out: Value, places: Places) -> tuple[Value, Value, Value]:
     """Which elements of x and which updates are the extreme of their place, and how many there are."""
     in_x = table["cast"](table["eq"](x, out), dtype=x.dtype)
@@ -175,11 +171,11 @@ def _define(
             in_x, in_updates, ties = _shares(x, updates, outs[0], places)
             share = table["div"](ct, ties)
             return [table["mul"](share, in_x), None, table["mul"](places.take(share), in_updates)]
-        ct_x = primitive(ct, indices, _conj(updates), **attrs) if wanted[0] else None
+        ct_x = primitive(ct, indices, conj(updates), **attrs) if wanted[0] else None
         if not wanted[2] or _empty(updates):
             return [ct_x, None, _zeros(updates) if wanted[2] else None]
         others = _other_products(updates, places)
-        return [ct_x, None, table["mul"](places.take(table["mul"](ct, _conj(x))), _conj(others))]
+        return [ct_x, None, table["mul"](places.take(table["mul"](ct, conj(x))), conj(others))]
 
     primitive = Primitive(
         name, "x indices updates", type=type, evaluate=array_rule(evaluate), whole_jvp=jvp, whole_vjp=vjp,

@@ -12,7 +12,7 @@ import re
 from trilobite.processor.lang.bang.headers import INCLUDE
 from trilobite.processor.lang.bang.host_items import TEMPLATE, Item, closing, items, name_of, plain
 from trilobite.processor.lang.bang.launches import ENTRY, parameters_of
-from trilobite.processor.lang.bang.rewrite import TOKEN, chunks, rewrite
+from trilobite.processor.lang.bang.rewrite import TOKEN, behind_launch, chunks, rewrite
 
 RUNTIME = (INCLUDE / "host" / "runtime.h", INCLUDE / "host" / "runtime_family.h")
 PRINTS = INCLUDE / "host" / "prints.h"
@@ -81,7 +81,7 @@ def _launching(text: str) -> str:
         if found is None:
             return text
         name = _NAME.search(text[: found.start()])
-        end = _behind(text, found.end())
+        end = behind_launch(text, found.end())
         opening = text.find("(", end)
         if name is None or opening < 0 or text[end:opening].strip():
             at = found.end()
@@ -91,15 +91,6 @@ def _launching(text: str) -> str:
         call = f"(__dlp_shape({shape}), {name[1]}{text[end:last]})"
         text = text[: name.start(1)] + call + text[last:]
         at = name.start(1) + len("(__dlp_shape(")
-
-
-def _behind(text: str, at: int) -> int:
-    depth = 0
-    for place in range(at, len(text)):
-        depth += (text[place] in "([{") - (text[place] in ")]}")
-        if depth <= 0 and text.startswith(">>>", place):
-            return place + 3
-    return at
 
 
 def _standing_for(text: str, item: Item) -> str:

@@ -74,7 +74,7 @@ def _user(text: str, names: set[str], own: frozenset[str]) -> str:
         at = found.end()
         token = found[0]
         if found["launch"]:
-            at = _behind_launch(text, at)
+            at = behind_launch(text, at)
             made.append("/*launch*/" + "\n" * text.count("\n", found.end(), at))
             continue
         if found["mark"]:
@@ -90,7 +90,7 @@ def _user(text: str, names: set[str], own: frozenset[str]) -> str:
         made.append(token)
 
 
-def _behind_launch(text: str, at: int) -> int:
+def behind_launch(text: str, at: int) -> int:
     """Where the `>>>` of a launch ends; a launch without one is left to clang."""
     depth = 0
     for place in range(at, len(text)):

@@ -10,8 +10,10 @@ import numpy as np
 
 from trilobite.base.dtypes import DType
 from trilobite.ir.primitive import Value, table
+from trilobite.ir.primitives.common import cast_to
 
 Operand = Any  # a value, or a Python number that takes its neighbour's shape and dtype
+cast = cast_to
 
 
 def full(shape: Sequence[Any], dtype: DType, value: Any) -> Value:
@@ -72,10 +74,6 @@ def select(p: Value, x: Operand, y: Operand) -> Value:
     if not hasattr(y, "dtype"):
         y = like(x, y)
     return table["select"](p, x, y)
-
-
-def cast(x: Value, dtype: DType) -> Value:
-    return x if x.dtype == dtype else table["cast"](x, dtype=dtype)
 
 
 def bitcast(x: Value, dtype: DType) -> Value:
