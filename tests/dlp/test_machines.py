@@ -91,6 +91,12 @@ def test_chains_run_on_machines_with_options(seed: int, tmp_path: Path) -> None:
             np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_transfers_that_are_almost_over_end(tmp_path: Path) -> None:
+    """Bytes of less than a millionth of a cycle were left to one of them, and time stood still."""
+    lines = list(compared(written(WITH_OPTIONS, tmp_path), ["lenet"]))
+    assert lines and all(agrees for _, agrees in lines), lines
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(12))

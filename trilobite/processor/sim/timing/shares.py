@@ -250,7 +250,9 @@ def finish(e: State, cycle: int) -> None:
     kept = 0
     for number in range(e.groups):
         group = e.group[number]
-        while e.group_members[group] > 0 and left(e, group) <= EPSILON:
+        # twice what `next_end` leaves out, in bytes: what is over by the clock never stays for ever
+        over = EPSILON * max(1.0, 2.0 * e.group_rate[group])
+        while e.group_members[group] > 0 and left(e, group) <= over:
             e.group_members[group] -= 1
             insert_over(e, e.end_op[group * e.member_room + e.group_members[group]], count)
             count += 1
