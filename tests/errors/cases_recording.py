@@ -475,6 +475,36 @@ def dim_rank() -> Any:
 
 @wrong(
     ShapeError,
+    "shapes declares 5 for a dimension of size 3",
+    "the size that the argument has",
+    "a tb.dim(...) where sizes change",
+)
+def dim_number() -> Any:
+    return tb.jit(lambda a: a * 2, shapes=[(5,)])(X)
+
+
+@wrong(
+    ArgumentError,
+    "shapes declares 'n' as a dimension",
+    "a tb.dim(...), a number, or None for as it is",
+    "n = tb.dim('n')",
+)
+def dim_word() -> Any:
+    return tb.jit(lambda a: a * 2, shapes=[("n",)])(X)
+
+
+@wrong(
+    ArgumentError,
+    "shapes declares 'n' for an argument of shape (3,)",
+    "as many dimensions",
+    "one entry per dimension: a tb.dim(...), a number, or None for",
+)
+def dim_lone_word() -> Any:
+    return tb.jit(lambda a: a * 2, shapes=["n"])(X)
+
+
+@wrong(
+    ShapeError,
     "size 4 contradicts the symbolic dimension n = 3",
     "one size for one symbol: n = 3",
     "use another symbol for a size that differs",

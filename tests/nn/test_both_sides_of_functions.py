@@ -51,6 +51,16 @@ def heads(**given: Any) -> Any:
 
 
 CASES: dict[str, Case] = {
+    "logits": (
+        lambda: F.binary_cross_entropy(tb.tensor([0.5, 1.0001]), tb.ones(2)),
+        "numbers from 0.5 to 1.0001",
+        lambda: F.binary_cross_entropy(tb.tensor([0.0, 1.0]), tb.ones(2)),
+    ),
+    "negative logits": (
+        lambda: F.binary_cross_entropy(tb.tensor([-0.0001, 1.0]), tb.ones(2)),
+        "numbers from -0.0001 to 1",
+        lambda: F.binary_cross_entropy(tb.tensor([float("nan"), 1.0]), tb.ones(2)),
+    ),
     # -- attention
     "vectors": (
         lambda: att(z(4), z(4), z(4)),

@@ -14,7 +14,7 @@ import numpy as np
 
 from trilobite.base import dtypes, pytree
 from trilobite.base.dtypes import DType
-from trilobite.base.errors import ArgumentError
+from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
 from trilobite.base.records import dataclass
 from trilobite.framework.autocast import autocast_dtype
@@ -23,7 +23,7 @@ from trilobite.framework.tensor import Tensor, wrap
 from trilobite.ir.ranks import transport
 from trilobite.ir.transforms import bind as entry
 from trilobite.ir.transforms.cells import Cell
-from trilobite.ir.types import TensorType, type_of
+from trilobite.ir.types import Affine, TensorType, type_of
 
 NUMBERS = (int, float, complex)
 
@@ -180,14 +180,36 @@ def _classify(leaf: Any, declared: Any) -> tuple[Any, Tensor | None]:
 
 
 def _symbolic(declared: Sequence[Any], actual: Sequence[Any]) -> tuple[Any, ...]:
-    if len(declared) != len(actual):
+    if isinstance(declared, str) or len(declared) != len(actual):
         raise ArgumentError(
-            f"shapes declares {tuple(declared)} for an argument of shape {tuple(actual)}",
+            f"shapes declares {declared if isinstance(declared, str) else tuple(declared)!r} for an argument "
+            f"of shape {tuple(actual)}",
             where=user_location(),
             expected="as many dimensions",
             remedy="one entry per dimension: a tb.dim(...), a number, or None for as it is",
         )
-    return tuple(a if d is None else d for d, a in zip(declared, actual, strict=True))
+    return tuple(a if d is None else _dimension(d, a) for d, a in zip(declared, actual, strict=True))
+
+
+def _dimension(declared: Any, actual: Any) -> Any:
+    """What is symbolic is looked at in each call; a number has to be what is there."""
+    if isinstance(declared, Affine):
+        return declared
+    if isinstance(declared, bool) or not isinstance(declared, (int, np.integer)):
+        raise ArgumentError(
+            f"shapes declares {declared!r} as a dimension",
+            where=user_location(),
+            expected="a tb.dim(...), a number, or None for as it is",
+            remedy=f"n = tb.dim({declared!r})" if isinstance(declared, str) and declared else None,
+        )
+    if declared != actual:
+        raise ShapeError(
+            f"shapes declares {declared} for a dimension of size {actual}",
+            where=user_location(),
+            expected="the size that the argument has",
+            remedy="a tb.dim(...) where sizes change",
+        )
+    return actual
 
 
 def describe(row: Any) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from trilobite.base import dtypes as dt
 from trilobite.base.errors import ArgumentError, ShapeError
@@ -35,6 +38,7 @@ from trilobite.framework.nn.functional.calling import run
 from trilobite.framework.ops.meeting import astype, common, together
 from trilobite.framework.tensor import Tensor
 from trilobite.ir.primitive import Value
+from trilobite.ir.transforms.cells import bottom
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -165,7 +169,20 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
     """-(y·log p + (1-y)·log(1-p)); logarithms are kept above -100."""
+    _check_probabilities(input)
     return run(_bce, input, target, weight, reduction=reduction)
+
+
+def _check_probabilities(input: Any) -> None:
+    """Where the numbers are known: logits would give NaN, and nobody would know why."""
+    found = bottom(input._read()) if isinstance(input, Tensor) else None
+    if isinstance(found, np.ndarray) and found.size and ((found < 0) | (found > 1)).any():
+        raise ArgumentError(
+            f"binary_cross_entropy of numbers from {found.min():g} to {found.max():g}",
+            where=user_location(),
+            expected="probabilities, from 0 to 1",
+            remedy="put a sigmoid before it, or take binary_cross_entropy_with_logits",
+        )
 
 
 def _bce(p: Value, y: Value, weight: Value | None = None, *, reduction: str) -> Value:
