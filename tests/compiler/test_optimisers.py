@@ -29,6 +29,8 @@ OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "adamax": lambda p: optim.Adamax(p, lr=0.01),
     "adadelta": lambda p: optim.Adadelta(p, lr=0.5),
     "adafactor": lambda p: optim.Adafactor(p, lr=0.01),
+    "asgd": lambda p: optim.ASGD(p, lr=0.1, lambd=1e-2, t0=3, weight_decay=0.01),
+    "rprop": lambda p: optim.Rprop(p, lr=0.01),
 }
 Step = Callable[[Any, Any], Any]
 

@@ -13,7 +13,6 @@ import numpy as np
 from trilobite.base.dtypes import accumulator, default_float, is_inexact
 from trilobite.base.errors import ArgumentError, ShapeError
 from trilobite.base.locations import user_location
-from trilobite.framework.control import scan
 from trilobite.framework.ops.linalg_solving import slogdet, solve, solve_triangular
 from trilobite.framework.ops.registry import lift, operators, tensor_op
 from trilobite.framework.ops.shaping import handle
@@ -114,6 +113,8 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 
 def _order(pivots: Any) -> Any:
     """Where each row comes from when at step i rows i and pivots[i] are exchanged."""
+    from trilobite.framework.control import scan
+
     where, place = operators["where"].public, operators["arange"].public(pivots.shape[-1])
 
     def exchange(order: Any, step: Any) -> tuple[Any, None]:
@@ -148,6 +149,8 @@ def householder_product(A: Any, tau: Any) -> Tensor:
             where=user_location(),
             expected="at least as many rows as columns, and at most one number for each column",
         )
+    from trilobite.framework.control import scan
+
     one = operators["eye"].public(rows, columns, dtype=a.dtype)
     vectors = a.tril(-1) + one
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -210,6 +211,10 @@ def _with_habits(made: Callable[..., None]) -> Callable[..., None]:
             self.__dict__["_done"] = last_epoch
         made(self, *args, **kwargs)
 
+    stated = signature(made)
+    further = Parameter("last_epoch", Parameter.POSITIONAL_OR_KEYWORD, default=-1, annotation="int")
+    if "last_epoch" not in stated.parameters:
+        vars(init)["__signature__"] = stated.replace(parameters=[*stated.parameters.values(), further])
     return init
 
 
